@@ -33,6 +33,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct cgtree_owner cgtree_owner;
 typedef struct cgtree_command cgtree_command;
@@ -256,6 +257,7 @@ int cgtree_list(const char *records, cgtree_list_fn fn, void *userdata);
 typedef void (*cgtree_sweep_fn)(void *userdata, const char *id, const char *decision, const char *reason);
 int cgtree_sweep(const char *records, bool dry_run, uint64_t timeout_usec, cgtree_sweep_fn fn, void *userdata);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -17,10 +17,11 @@ import sys
 # Lowest first. A file may include its own header and those of lower rows: nothing above, nothing beside it.
 LAYERS = [
     {"util", "raw-syscall"},
-    {"process", "cgroup", "record"},
-    {"records"},
-    {"child", "gate"},
-    {"spawn", "kill"},
+    {"process", "cgroup"},
+    {"record", "lineage"},
+    {"records", "identity"},
+    {"child"},
+    {"gate", "spawn", "kill"},
     {"command", "subtree", "group"},
     {"tree"},
     {"owner"},
@@ -28,9 +29,9 @@ LAYERS = [
     {"sweep"},
 ]
 PUBLIC = "cgtree"
-# These programs run between the owner and the command and link the low layers, up to this row.
+# These programs stand between the owner and the command and link the low layers, up to this row.
 HELPERS = {"cgtree-gate", "cgtree-reaper"}
-HELPERS_MAY = LAYERS[:4]
+HELPERS_MAY = LAYERS[:6]
 
 FILE_LINES = 600
 FUNCTION_LINES = 100
