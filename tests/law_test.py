@@ -60,6 +60,12 @@ class LawTest(unittest.TestCase):
         self.put("lib/cgroup.c", '#include "process.h"\n')
         self.assert_broken("includes", "cgroup.c:1:", "beside")
 
+    def test_noun_of_several_files(self):
+        self.put("lib/tree-state.c", '#include "tree.h"\n#include "tree-state.h"\n')
+        self.assert_lawful("includes")
+        self.put("lib/tree-state.c", '#include "owner.h"\n')
+        self.assert_broken("includes", "tree-state.c:1:", "above")
+
     def test_unknown_noun(self):
         self.put("lib/helpers.c", "")
         self.assert_broken("includes", "helpers.c", "no layer")
