@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* Birth through a stub: `cgtree-gate`, a tiny static executable started by posix_spawn (never a fork of a big owner). It waits at its gate, joins the
- * cgroup by itself, becomes another user where asked, and execs. The way for uid/gid changes, for kernels and sandboxes without clone3 into a cgroup, and for
- * every architecture. `cgtree-reaper` is the same with a subreaper above it (group placement). */
+/* Birth through a stub: `cgtree-gate`, a tiny static executable started by posix_spawn (never a fork of a big owner). It
+ * waits at its gate, joins the cgroup by itself, becomes another user where asked, and execs. The way for uid/gid changes,
+ * for kernels and sandboxes without clone3 into a cgroup, and for every architecture. `cgtree-reaper` is the same with a
+ * subreaper above it (group placement). */
 
 #include "child.h"
 
@@ -18,31 +19,35 @@ struct gate {
 
 /* Messages, each one packet. */
 enum gate_message_type {
-        GATE_GO =
-                1, /* to the stub: join, and become the command. Nothing happens before; EOF before it: the stub exits */
+        GATE_GO = 1, /* to: join, and become the command. Nothing happens before it; EOF instead: the stub exits */
         GATE_FAILED, /* from: step and error; then it exits */
         /* reaper only */
         GATE_READY,        /* from: the root to be exists, blocked; pid, and its pidfd as SCM_RIGHTS */
         GATE_STARTED,      /* from: the root has exec'd */
         GATE_ROOT_ENDED,   /* from: code (CLD_*), status */
         GATE_ROOT_STOPPED, /* from: status = the signal */
-        GATE_SIGNAL, /* to: status = signal, pid != 0: the root alone; to every descendant, until a pass finds no new one, then SIGCONT if `code` */
-        GATE_KILL,   /* to: SIGKILL until no child is left */
-        GATE_RESUME, /* to: foreground and SIGCONT for the root's group */
-        GATE_EMPTY,  /* from: no child is left; it exits after this */
+        GATE_SIGNAL,       /* to: status = signal; pid != 0: the root alone; else all, then SIGCONT if `code` */
+        GATE_KILL,         /* to: SIGKILL until no child is left */
+        GATE_RESUME,       /* to: foreground and SIGCONT for the root's group */
+        GATE_EMPTY,        /* from: no child is left; it exits after this */
 };
 struct gate_message {
         int type, step, error, code, status;
         pid_t pid;
 };
 
-/* Where the stubs are: $CGTREE_LIBEXEC, beside the running executable or ../libexec/cgtree of it when it is cgtree itself, else the configured libexecdir. */
+/* Where the stubs are: $CGTREE_LIBEXEC (then nowhere else); when the running executable is cgtree itself, beside it or in
+ * ../libexec/cgtree of it; else the configured libexecdir. -ENOENT; -EACCES: not executable. */
 int gate_find(const char *program, char **ret_path);
 
-/* Starts the stub; plan is borrowed (its strings travel as arguments and environment). cgroup_procs_dirfd: the cgroup that the stub joins at GO; -1: none. */
+/* Starts the stub, which waits for GATE_GO. The plan is borrowed (its strings travel as arguments and environment).
+ * `cgroup_fd`: directory of the cgroup that the stub joins at GO; -1: none.
+ * -EBADF: a source of the plan is not open. -ENOENT: no stub (gate_find). */
 int gate_start(const struct child_plan *plan, int cgroup_fd, struct gate *ret_gate);
 int reaper_start(const struct child_plan *plan, struct gate *ret_gate);
+/* -EPIPE: it has exec'd or died. Never waits. */
 int gate_send(const struct gate *gate, const struct gate_message *message);
-/* -EAGAIN: nothing yet. -ECONNRESET: end of file: the stub has exec'd or died (tell by its pidfd). ret_fd: a passed pidfd or -1. Never waits. */
+/* -EAGAIN: nothing yet. -ECONNRESET: end of file: the stub has exec'd or died (tell by its pidfd). ret_fd (may be NULL): a
+ * passed descriptor, or -1. Never waits. */
 int gate_receive(const struct gate *gate, struct gate_message *ret_message, int *ret_fd);
 void gate_done(struct gate *gate); /* closes; does not kill, does not reap */
