@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""symbols.py HEADER VERSION-SCRIPT LIBRARY NM...: all three name the same functions, no more and no fewer."""
+"""symbols.py NM HEADER VERSION-SCRIPT PAGE LIBRARY: all four name the same functions, no more and no fewer."""
 import re
 import subprocess
 import sys
@@ -16,13 +16,23 @@ def in_script(path):
         return set(re.findall(r"^\s+(\w+);", script.read(), re.M))
 
 
+def in_page(path):
+    with open(path, encoding="utf-8") as page:
+        return set(re.findall(r"\*(cgtree_\w+)\*\(\)", page.read()))
+
+
 def in_library(path, nm):
-    listing = subprocess.run([*nm, "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run([nm, "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
     return {name.split("@")[0] for kind, name in re.findall(r" ([A-Z]) (\S+)$", listing, re.M) if kind != "A"}
 
 
-def main(header, script, library, *nm):
-    named = {"the header": in_header(header), "the version script": in_script(script), "the library": in_library(library, nm)}
+def main(nm, header, script, page, library):
+    named = {
+        "the header": in_header(header),
+        "the version script": in_script(script),
+        "the man page": in_page(page),
+        "the library": in_library(library, nm),
+    }
     everything = set.union(*named.values())
     for place, names in named.items():
         for name in sorted(everything - names):
