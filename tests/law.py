@@ -24,8 +24,9 @@ LAYERS = [
     {"gate", "spawn", "kill"},
     {"command", "base", "placement", "group"},
     {"tree"},
-    {"deadlines", "subtree"},
+    {"deadlines"},
     {"owner"},
+    {"placement-subtree", "placement-group"},
     {"find"},
     {"sweep"},
 ]
