@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* One record: what is known of one tree, as data, and its JSON file (cgtree-records(5)). Written once, before the first process of
- * the tree exists; never rewritten; unlinked when the tree was seen empty. */
+/* One record: what is known of one tree, as data (record.c), and its JSON file (record-file.c), whose form is
+ * cgtree-records(5). Written once, before the first process of the tree runs; never rewritten; unlinked when the tree
+ * was seen empty. */
 
 #include "cgtree.h"
 #include "process.h"
@@ -21,9 +22,8 @@ struct record {
         enum cgtree_placement placement;
         char *cgroup; /* path below the cgroup2 root; NULL: none */
         uint64_t cgroup_id;
-        struct { /* placement GROUP */
-                struct process_identity
-                        leader; /* the root: leader of group pgid == leader.pid (and of its session, if it has its own) */
+        struct {                                /* placement GROUP */
+                struct process_identity leader; /* the root: leader of group leader.pid (and of its session, if new) */
                 struct process_identity reaper; /* the subreaper above it */
                 uint64_t birth_cgroup_id;       /* inode of the cgroup in which the root was born; 0: no cgroup v2 */
                 char *lineage;                  /* the value of CGTREE_ID */
@@ -34,23 +34,35 @@ struct record {
 };
 
 void record_done(struct record *record);
+struct record record_take(struct record *record);
 
-/* Fills boot_id, the namespaces and the owner (ourselves); these are read once and handed on by the owner. */
+/* Fills boot_id, the namespaces and the owner (ourselves): what an owner reads once for all its records, and what
+ * those who judge a record compare it with. */
 int record_fill_origin(struct record *record);
 
-/* JSON text of at most RECORD_MAX_SIZE, malloc'd; parse refuses everything that is not sane: wrong version or types, pid <= 1,
- * relative cgroup or "..", bad id or name, ids of zero. -EBADMSG with *ret_problem (a static string or malloc'd? static) */
+/* What is not sane about it, as a sentence; NULL: nothing. */
+const char *record_check(const struct record *record);
+bool record_name_is_valid(const char *name); /* 1..64 of [A-Za-z0-9._-], begins alphanumeric, not of an id's form */
+
+/* JSON text of at most RECORD_MAX_SIZE, malloc'd. -EMSGSIZE: it would be longer. */
 int record_format(const struct record *record, char **ret_text);
+/* Refuses everything that record_check() would, and wrong types, unknown versions, keys given twice: -EBADMSG, and why
+ * in *ret_problem (a static string). Fields that this version does not know are ignored. */
 int record_parse(const char *text, size_t size, struct record *ret_record, const char **ret_problem);
 
-/* Writes ID.json below dirfd (temporary name, then link: a taken name is -EEXIST), then NAME.name if it has a name (-EEXIST: that name
- * belongs to another tree; nothing is left behind). -ENOSPC, -EDQUOT, -EROFS, -EACCES ...: nothing is left behind, others untouched. */
+/* Writes ID.json below dirfd (temporary name, then link: a taken name is -EEXIST), then NAME.name if it has a name
+ * (-EEXIST: that name belongs to another tree). -EINVAL: not sane. -ENOSPC, -EDQUOT, -EROFS, -EACCES ... Nothing is left
+ * behind by a failure, and no other file is touched ever. */
 int record_write(int dirfd, const struct record *record);
-/* Reads FILE ("ID.json") with every check of the file itself: regular, ours, not writable by others, small, O_NOFOLLOW | O_NONBLOCK;
- * the id inside must be that of the name. -ENOENT; -EBADMSG with *ret_problem (static string) for anything that is not right. */
+/* Reads FILE ("ID.json") with every check of the file itself: regular, ours, not writable by others, small, opened
+ * O_NOFOLLOW | O_NONBLOCK; the id inside must be that of the name. -ENOENT; -EBADMSG, with *ret_problem (a static
+ * string), for anything that is not right; -ENOMEM. */
 int record_read(int dirfd, const char *file, struct record *ret_record, const char **ret_problem);
-/* NAME.name first, then ID.json. 0 also when it is gone already. */
+int record_read_id(int dirfd, const char *id, struct record *ret_record, const char **ret_problem);
+/* The record that has that name. */
+int record_read_name(int dirfd, const char *name, struct record *ret_record, const char **ret_problem);
+/* NAME.name first (if it is this record's), then ID.json. 0 also when it is gone already. */
 int record_unlink(int dirfd, const char *id, const char *name);
 
-bool record_name_is_valid(
-        const char *name); /* 1..64 of [A-Za-z0-9._-], begins alphanumeric, not of the form of an id */
+/* Removes what writers left that died halfway: temporary files nobody holds, names whose record is gone. */
+int record_tidy(int dirfd);
