@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "run-report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "duration.h"
+#include "message.h"
+#include "signal-name.h"
+
+static const char *reason_for(cgtree_owner *owner, enum cgtree_placement placement) {
+        const char *reason = cgtree_owner_get_reason(owner, placement);
+
+        return reason && *reason ? reason : "no reason is known";
+}
+
+void report_placement(const struct run_options *options, cgtree_owner *owner) {
+        enum cgtree_placement placement = cgtree_owner_get_placement(owner);
+
+        if (placement == CGTREE_PLACEMENT_GROUP && options->placement == CGTREE_PLACEMENT_AUTO)
+                message(MESSAGE_NOTICE, "no cgroup can be had here, a process group has to do (--quiet hides this): %s",
+                        reason_for(owner, CGTREE_PLACEMENT_SUBTREE));
+}
+
+void report_started(cgtree_tree *tree) {
+        const char *cgroup = cgtree_tree_get_cgroup(tree);
+
+        message(MESSAGE_DETAIL, "tree %s: placement %s, %s%s, pid %d", cgtree_tree_get_id(tree),
+                cmd_placement_name(cgtree_tree_get_placement(tree)), cgroup ? "cgroup " : "no cgroup",
+                cgroup ? cgroup : "", (int)cgtree_tree_get_root(tree));
+}
+
+static void report_cause(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
+        char time[DURATION_TEXT_SIZE], name[SIGNAL_TEXT_SIZE];
+        const char *id = cgtree_tree_get_id(tree);
+
+        if (cgtree_tree_get_cause(tree) == CGTREE_CAUSE_TIMEOUT)
+                message(MESSAGE_DETAIL, "tree %s: ended by its timeout of %s", id,
+                        duration_format(options->timeout, 3, time));
+        else if (ending_signal != 0)
+                message(MESSAGE_DETAIL, "tree %s: ended because of the %s that cgtree got", id,
+                        signal_format(ending_signal, name));
+}
+
+void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
+        const char *id = cgtree_tree_get_id(tree), *stray = cgtree_tree_get_stray(tree);
+        char name[SIGNAL_TEXT_SIZE];
+        int code, status;
+
+        if (stray)
+                message(MESSAGE_NOTICE,
+                        "'%s' moved itself out of its tree, to the cgroup %s: what it started there is not seen",
+                        options->argv[0], stray);
+        if (!message_is_said(MESSAGE_DETAIL))
+                return;
+        report_cause(options, tree, ending_signal);
+        if (cgtree_tree_get_exit(tree, &code, &status) < 0)
+                return;
+        if (code == CLD_EXITED)
+                message(MESSAGE_DETAIL, "tree %s: empty; '%s' had exited with %d", id, options->argv[0], status);
+        else
+                message(MESSAGE_DETAIL, "tree %s: empty; '%s' had died of %s", id, options->argv[0],
+                        signal_format(status, name));
+}
+
+int report_failure(const char *what, int error) {
+        message(MESSAGE_ERROR, "cannot %s: %s", what, strerror(-error));
+        return RUN_FAILED;
+}
+
+int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error) {
+        const char *words = cgtree_owner_get_error(owner);
+
+        if (error == -EOPNOTSUPP) {
+                bool group = options->placement == CGTREE_PLACEMENT_GROUP;
+
+                message(MESSAGE_ERROR, "%s cannot be had here: %s",
+                        group                                         ? "--backend=group"
+                        : options->placement == CGTREE_PLACEMENT_AUTO ? "--require=whole"
+                                                                      : "--backend=subtree",
+                        reason_for(owner, group ? CGTREE_PLACEMENT_GROUP : CGTREE_PLACEMENT_SUBTREE));
+                return RUN_FAILED;
+        }
+        message(MESSAGE_ERROR, "%s", words && *words ? words : strerror(-error));
+        return RUN_FAILED;
+}
+
+/* A script or a program can be there while what is to run it is not: then "No such file" alone would mislead. */
+static bool interpreter_is_missing(const char *command, int error) {
+        return error == -ENOENT && strchr(command, '/') && access(command, F_OK) == 0;
+}
+
+int report_spawn_failure(
+        const struct run_options *options, enum cgtree_step step, int error, const char *message_words) {
+        const char *command = options->argv[0];
+
+        if (step == CGTREE_STEP_EXEC) {
+                message(MESSAGE_ERROR, "cannot run '%s': %s%s", command, strerror(-error),
+                        interpreter_is_missing(command, error) ? " (the interpreter that it names)" : "");
+                return error == -ENOENT || error == -ENOTDIR ? RUN_NOT_FOUND : RUN_NOT_EXECUTABLE;
+        }
+        if (error == -EEXIST && options->name)
+                message(MESSAGE_ERROR, "the name '%s' belongs to a tree that is there; see 'cgtree list'",
+                        options->name);
+        else
+                message(MESSAGE_ERROR, "%s", message_words && *message_words ? message_words : strerror(-error));
+        return RUN_FAILED;
+}
+
+int report_survivors(cgtree_tree *tree) {
+        const char *survivors = cgtree_tree_get_survivors(tree), *id = cgtree_tree_get_id(tree);
+
+        message(MESSAGE_ERROR, "tree %s: not all of it could be killed: %s; try 'cgtree kill %s' later", id,
+                survivors ? survivors : "its survivors cannot be named", id);
+        return RUN_FAILED;
+}
