@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cgtree.h"
+#include "cmd.h"
+#include "json.h"
+#include "message.h"
+
+static const char help[] = "Usage: cgtree sweep [OPTIONS]\n"
+                           "\n"
+                           "Ends, whole, every recorded tree whose owner is provably gone, and tidies away what\n"
+                           "ended trees have left. Trees with a living owner are never touched.\n"
+                           "\n"
+                           "      --dry-run       say what would be done, and do nothing\n"
+                           "      --json          {\"version\": 1, \"dry_run\", \"ended\", \"decisions\":\n"
+                           "                      [{\"id\", \"decision\", \"reason\"}...]} on stdout\n"
+                           "      --records=DIR   where the trees are recorded ($CGTREE_RECORDS)\n"
+                           "  -q, --quiet         say errors alone\n"
+                           "  -v, --verbose       say which trees were kept, too\n"
+                           "  -h, --help          show this text\n"
+                           "  -V, --version       show the version\n"
+                           "\n"
+                           "A decision is one of: ended, tidied (nothing ran any more), kept (its owner lives),\n"
+                           "skipped (cannot be judged from here), failed; or would end, would tidy.\n"
+                           "Exit status: 0 all well, 1 something could not be swept or a record is bad, 2 wrong\n"
+                           "usage.\n";
+
+/* For the graces of trees whose owner wanted one after its death. */
+#define SWEEP_BOUND_USEC UINT64_C(60000000)
+
+enum {
+        OPTION_DRY_RUN = 256,
+        OPTION_JSON,
+        OPTION_RECORDS,
+};
+
+static const struct option long_options[] = {
+        { "dry-run", no_argument, NULL, OPTION_DRY_RUN },
+        { "json", no_argument, NULL, OPTION_JSON },
+        { "records", required_argument, NULL, OPTION_RECORDS },
+        { "quiet", no_argument, NULL, 'q' },
+        { "verbose", no_argument, NULL, 'v' },
+        { "help", no_argument, NULL, 'h' },
+        { "version", no_argument, NULL, 'V' },
+        { 0 },
+};
+
+struct sweep {
+        bool dry_run, json;
+        const char *records;
+        cJSON *decisions;
+        uint64_t n_ended; /* or would be */
+        int error;        /* of the output */
+};
+
+static bool is_problem(const char *decision) {
+        return strcmp(decision, "failed") == 0 || strcmp(decision, "skipped") == 0;
+}
+
+static void print_decision(struct sweep *sweep, const char *id, const char *decision, const char *reason) {
+        char text[1024], line[2048];
+        size_t length;
+        int r;
+
+        if (is_problem(decision)) {
+                message(MESSAGE_ERROR, "%s %s: %s", decision, id, reason);
+                return;
+        }
+        if (!message_is_said(strcmp(decision, "kept") == 0 ? MESSAGE_DETAIL : MESSAGE_NOTICE))
+                return;
+        snprintf(text, sizeof text, "%-10s  %s  %s", decision, id, reason);
+        length = message_escape(line, sizeof line - 1, text);
+        line[length++] = '\n';
+        r = message_output(line, length);
+        if (r < 0 && sweep->error == 0)
+                sweep->error = r;
+}
+
+static int add_decision(cJSON *decisions, const char *id, const char *decision, const char *reason) {
+        cJSON *entry = cJSON_CreateObject();
+        int r;
+
+        r = json_add_string(entry, "id", id);
+        if (r >= 0)
+                r = json_add_string(entry, "decision", decision);
+        if (r >= 0)
+                r = json_add_string(entry, "reason", reason);
+        if (r >= 0)
+                return json_append(decisions, entry);
+        cJSON_Delete(entry);
+        return r;
+}
+
+static void on_decision(void *userdata, const char *id, const char *decision, const char *reason) {
+        struct sweep *sweep = userdata;
+
+        sweep->n_ended += strcmp(decision, "ended") == 0 || strcmp(decision, "would end") == 0;
+        if (sweep->json) {
+                int r = add_decision(sweep->decisions, id, decision, reason);
+
+                if (r < 0)
+                        sweep->error = r;
+        } else
+                print_decision(sweep, id ? id : "-", decision, reason ? reason : "");
+}
+
+/* Hands the decisions on. */
+static int output_json(struct sweep *sweep) {
+        cJSON *root = cJSON_CreateObject();
+        int r;
+
+        r = json_add_integer(root, "version", 1);
+        if (r >= 0 && !cJSON_AddBoolToObject(root, "dry_run", sweep->dry_run))
+                r = -ENOMEM;
+        if (r >= 0)
+                r = json_add_integer(root, "ended", sweep->n_ended);
+        if (r >= 0 && cJSON_AddItemToObject(root, "decisions", sweep->decisions))
+                sweep->decisions = NULL;
+        else
+                r = -ENOMEM;
+        if (r >= 0)
+                r = json_output(root);
+        cJSON_Delete(root);
+        return r;
+}
+
+static int sweep_trees(struct sweep *sweep) {
+        int r, swept;
+
+        /* A reader that goes away does not leave half of it undone. */
+        signal(SIGPIPE, SIG_IGN);
+        if (sweep->json && !(sweep->decisions = cJSON_CreateArray()))
+                swept = -ENOMEM;
+        else
+                swept = cgtree_sweep(sweep->records, sweep->dry_run, SWEEP_BOUND_USEC, on_decision, sweep);
+        if (swept < 0 && swept != -EBADMSG)
+                message(MESSAGE_ERROR, "cannot sweep: %s", strerror(-swept));
+
+        r = sweep->error;
+        if (r >= 0 && sweep->json && (swept >= 0 || swept == -EBADMSG))
+                r = output_json(sweep);
+        cJSON_Delete(sweep->decisions);
+        if (r < 0)
+                message(MESSAGE_ERROR, "cannot write what was decided: %s", strerror(-r));
+        return r < 0 || swept < 0 ? EXIT_STATUS_FAILED : EXIT_STATUS_OK;
+}
+
+int cmd_sweep(int argc, char *argv[]) {
+        struct sweep sweep = { 0 };
+        int option;
+
+        opterr = 0;
+        while ((option = getopt_long(argc, argv, "+:qvhV", long_options, NULL)) >= 0)
+                switch (option) {
+                case OPTION_DRY_RUN: sweep.dry_run = true; break;
+                case OPTION_JSON: sweep.json = true; break;
+                case OPTION_RECORDS: sweep.records = optarg; break;
+                case 'q': message_set_level(MESSAGE_ERROR); break;
+                case 'v': message_set_level(MESSAGE_DETAIL); break;
+                case 'h': return cmd_help(help);
+                case 'V': return cmd_version();
+                default: return cmd_bad_option("sweep", EXIT_STATUS_USAGE, argv, option, long_options);
+                }
+        if (optind < argc)
+                return cmd_usage("sweep", EXIT_STATUS_USAGE, "'%s' is not expected", argv[optind]);
+        return sweep_trees(&sweep);
+}
