@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+#include "gate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gate-plan.h"
+
+#ifndef CGTREE_LIBEXECDIR
+#error "the build says where the stubs are: -DCGTREE_LIBEXECDIR"
+#endif
+
+/* ---- where it is ---------------------------------------------------------------------------------------------- */
+
+static int find_in(const char *directory, const char *program, char **ret_path) {
+        _cleanup_free_ char *path = format("%s/%s", directory, program);
+
+        if (!path)
+                return -ENOMEM;
+        if (access(path, X_OK) < 0)
+                return -errno;
+        *ret_path = take_pointer(&path);
+        return 0;
+}
+
+/* The directory of the running executable if that is cgtree itself: a library's host has no stubs beside it. */
+static bool own_directory(char buffer[PATH_MAX]) {
+        ssize_t n = readlink("/proc/self/exe", buffer, PATH_MAX - 1);
+        char *slash;
+
+        if (n < 0)
+                return false;
+        buffer[n] = '\0';
+        slash = strrchr(buffer, '/');
+        if (!slash || strcmp(slash + 1, "cgtree") != 0)
+                return false;
+        *slash = '\0';
+        return true;
+}
+
+int gate_find(const char *program, char **ret_path) {
+        const char *named = secure_getenv("CGTREE_LIBEXEC");
+        char directory[PATH_MAX];
+
+        if (named && *named)
+                return find_in(named, program, ret_path);
+        if (own_directory(directory)) {
+                _cleanup_free_ char *libexec = format("%s/../libexec/cgtree", directory);
+
+                if (!libexec)
+                        return -ENOMEM;
+                if (find_in(directory, program, ret_path) >= 0 || find_in(libexec, program, ret_path) >= 0)
+                        return 0;
+        }
+        return find_in(CGTREE_LIBEXECDIR, program, ret_path);
+}
+
+/* ---- its start ------------------------------------------------------------------------------------------------ */
+
+/* dup2 of a descriptor to itself: posix_spawn then takes its CLOEXEC off, in the child alone. */
+static int pass_fd(posix_spawn_file_actions_t *actions, int fd) {
+        return fd < 0 ? 0 : -posix_spawn_file_actions_adddup2(actions, fd, fd);
+}
+
+static int pass_fds(posix_spawn_file_actions_t *actions, const struct child_plan *plan, int cgroup_fd, int socket) {
+        int r = pass_fd(actions, socket);
+
+        if (r >= 0)
+                r = pass_fd(actions, cgroup_fd);
+        if (r >= 0 && plan->directory)
+                r = pass_fd(actions, plan->directory_fd);
+        for (size_t i = 0; r >= 0 && i < plan->n_fds; i++)
+                r = pass_fd(actions, plan->fds[i].source);
+        return r;
+}
+
+/* No handler of ours can run in the stub, and what is sent to it waits until it is the command. */
+static int block_all(posix_spawnattr_t *attributes) {
+        sigset_t all;
+        int r;
+
+        sigfillset(&all);
+        r = -posix_spawnattr_setsigmask(attributes, &all);
+        return r < 0 ? r : -posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
+}
+
+static int spawn_stub(
+        const char *path, char *argv[], const struct child_plan *plan, int cgroup_fd, int socket, pid_t *ret_pid) {
+        posix_spawn_file_actions_t actions;
+        posix_spawnattr_t attributes;
+        int r = -posix_spawn_file_actions_init(&actions);
+
+        if (r < 0)
+                return r;
+        r = -posix_spawnattr_init(&attributes);
+        if (r >= 0) {
+                r = block_all(&attributes);
+                if (r >= 0)
+                        r = pass_fds(&actions, plan, cgroup_fd, socket);
+                if (r >= 0)
+                        r = -posix_spawn(ret_pid, path, &actions, &attributes, argv, plan->envp);
+                posix_spawnattr_destroy(&attributes);
+        }
+        posix_spawn_file_actions_destroy(&actions);
+        return r;
+}
+
+/* A source that is not open would become whatever gets its number next: our socket. */
+static int check_sources(const struct child_plan *plan) {
+        for (size_t i = 0; i < plan->n_fds; i++)
+                if (plan->fds[i].source >= 0 && fcntl(plan->fds[i].source, F_GETFD) < 0)
+                        return -EBADF;
+        return 0;
+}
+
+/* A stub that lives after its pid was pinned is who that pid meant, even where the host reaps all its children. */
+static int pin(struct gate *gate) {
+        struct pollfd socket = { .fd = gate->socket };
+
+        gate->pidfd = (int)syscall(SYS_pidfd_open, gate->pid, 0);
+        if (gate->pidfd < 0)
+                return -errno;
+        return poll(&socket, 1, 0) > 0 && (socket.revents & POLLHUP) ? -ECONNRESET : 0;
+}
+
+/* At the end of file on its socket it exits by itself: only to be reaped, unless it was so already. */
+static void abandon(struct gate *gate) {
+        pid_t pid = gate->pid;
+
+        gate_done(gate);
+        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                continue;
+}
+
+static int start(const char *program, const struct child_plan *plan, int cgroup_fd, struct gate *ret_gate) {
+        _cleanup_free_ char *path = NULL;
+        _cleanup_strv_ char **argv = NULL;
+        _cleanup_close_ int theirs = -1;
+        struct gate gate = GATE_NONE;
+        int sockets[2], r;
+
+        r = gate_find(program, &path);
+        if (r >= 0)
+                r = check_sources(plan);
+        if (r < 0)
+                return r;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+                return -errno;
+        gate.socket = sockets[0];
+        theirs = sockets[1];
+        r = gate_plan_encode(program, plan, theirs, cgroup_fd, &argv);
+        if (r >= 0)
+                r = spawn_stub(path, argv, plan, cgroup_fd, theirs, &gate.pid);
+        close_fd(&theirs);
+        if (r >= 0)
+                r = pin(&gate);
+        if (r < 0) {
+                abandon(&gate);
+                return r;
+        }
+        *ret_gate = gate;
+        return 0;
+}
+
+int gate_start(const struct child_plan *plan, int cgroup_fd, struct gate *ret_gate) {
+        return start("cgtree-gate", plan, cgroup_fd, ret_gate);
+}
+
+int reaper_start(const struct child_plan *plan, struct gate *ret_gate) {
+        return start("cgtree-reaper", plan, -1, ret_gate);
+}
+
+/* ---- talking to it -------------------------------------------------------------------------------------------- */
+
+int gate_send(const struct gate *gate, const struct gate_message *message) {
+        return gate_message_send(gate->socket, message, -1, MSG_DONTWAIT);
+}
+
+int gate_receive(const struct gate *gate, struct gate_message *ret_message, int *ret_fd) {
+        return gate_message_receive(gate->socket, ret_message, ret_fd, MSG_DONTWAIT);
+}
+
+void gate_done(struct gate *gate) {
+        if (!gate)
+                return;
+        close_fd(&gate->socket);
+        close_fd(&gate->pidfd);
+        gate->pid = 0;
+}
