@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NEST_HELP "set Delegate=yes on its unit, or CGTREE_BASE to a cgroup of yours"
+
+/* Sets the reason and hands the error on. */
+#define refuse(ret_reason, error, ...) (*(ret_reason) = format(__VA_ARGS__), (error))
+
+static bool has_xattr(const struct cgroup *cgroup, const char *name, const char *value) {
+        char buffer[64];
+        return cgroup_get_xattr(cgroup, name, buffer, sizeof(buffer)) >= 0 && (!value || strcmp(buffer, value) == 0);
+}
+
+/* A tree of cgtree's own, or a unit whose manager has handed its cgroup over. User managers before 256 set no xattr. */
+static bool is_handed_over(const struct cgroup *cgroup) {
+        return has_xattr(cgroup, CGROUP_XATTR_ID, NULL) || has_xattr(cgroup, "user.delegate", "1") ||
+               has_xattr(cgroup, "trusted.delegate", "1");
+}
+
+/* Ours to divide: what holds for a cgroup holds for everything below it. */
+static bool lies_in_ours(const char *path) {
+        _cleanup_free_ char *ancestor = strdup(path);
+        while (ancestor && ancestor[0]) {
+                struct cgroup cgroup = CGROUP_NONE;
+                bool ours = cgroup_open(ancestor, &cgroup) >= 0 && is_handed_over(&cgroup);
+                cgroup_done(&cgroup);
+                if (ours)
+                        return true;
+                *strrchr(ancestor, '/') = '\0';
+        }
+        return false;
+}
+
+static bool systemd_manages_this_machine(void) {
+        return faccessat(AT_FDCWD, "/run/systemd/system", F_OK, AT_SYMLINK_NOFOLLOW) >= 0;
+}
+
+/* Birth and moves need write access to cgroup.procs of the nearest common ancestor, too (cgroup_attach_permissions). */
+static int check_common_ancestor(const char *a, const char *b, char **ret_reason) {
+        size_t common = 0;
+        for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+                if (a[i + 1] == '/' || a[i + 1] == '\0')
+                        common = (b[i + 1] == '/' || b[i + 1] == '\0') ? i + 1 : common;
+        _cleanup_free_ char *path = common > 1 ? strndup(a, common) : strdup("/");
+        struct cgroup ancestor = CGROUP_NONE;
+        int r = path ? cgroup_open(path, &ancestor) : -ENOMEM;
+        if (r >= 0 && faccessat(ancestor.fd, "cgroup.procs", W_OK, AT_EACCESS) < 0)
+                r = -errno;
+        cgroup_done(&ancestor);
+        if (r < 0)
+                return refuse(ret_reason, r,
+                        "processes cannot be put into %s from %s: %s/cgroup.procs is not writable for us (%s)", b, a,
+                        path ? path : "?", strerror(-r));
+        return 0;
+}
+
+static int open_writable(const char *path, struct cgroup *ret_base, char **ret_reason) {
+        struct cgroup base = CGROUP_NONE;
+        int r = cgroup_open(path, &base);
+        if (r < 0)
+                return refuse(ret_reason, r, "cgroup %s cannot be opened: %s", path, strerror(-r));
+        if (faccessat(base.fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
+                r = -errno;
+                cgroup_done(&base);
+                if (r == -EROFS)
+                        return refuse(ret_reason, r, "the cgroup filesystem is mounted read-only");
+                return refuse(ret_reason, r, "cgroup %s is not writable for us (%s): " NEST_HELP, path, strerror(-r));
+        }
+        *ret_base = base;
+        return 0;
+}
+
+int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason) {
+        _cleanup_free_ char *own = NULL;
+        int r = cgroup_path_of(0, &own);
+        if (r == -ENODATA)
+                return refuse(ret_reason, r, "this system has no cgroup v2");
+        if (r < 0)
+                return refuse(ret_reason, r, "our own cgroup cannot be told: %s", strerror(-r));
+
+        if (wanted && strcmp(wanted, "self") != 0) {
+                if (wanted[0] != '/')
+                        return refuse(ret_reason, -EINVAL, "CGTREE_BASE must be `self` or begin with '/': %s", wanted);
+                r = check_common_ancestor(own, wanted, ret_reason);
+                return r < 0 ? r : open_writable(wanted, ret_base, ret_reason);
+        }
+        if (!wanted && systemd_manages_this_machine() && !lies_in_ours(own))
+                return refuse(ret_reason, -EOPNOTSUPP, "cgroup %s is systemd's and not delegated: " NEST_HELP, own);
+        r = open_writable(own, ret_base, ret_reason);
+        if (r >= 0)
+                r = check_common_ancestor(own, own, ret_reason);
+        if (r < 0)
+                cgroup_done(ret_base);
+        return r;
+}
+
+int base_make_home(const struct cgroup *base, const char *stamp, struct cgroup *ret_home, struct cgroup *ret_trees) {
+        char id[ID_LENGTH + 1];
+        int r = id_random(id);
+        if (r < 0)
+                return r;
+        _cleanup_free_ char *name = format("cgtree-%d-%.6s", (int)getpid(), id);
+        if (!name)
+                return -ENOMEM;
+
+        struct cgroup home = CGROUP_NONE;
+        r = cgroup_create(base, name, &home);
+        if (r < 0)
+                return r;
+        /* An unstamped home is only less tidy: sweep removes stamped ones alone. */
+        (void)cgroup_set_xattr(&home, CGROUP_XATTR_OWNER, stamp);
+        r = cgroup_create(&home, "trees", ret_trees);
+        if (r < 0) {
+                (void)cgroup_remove(base, name, 0);
+                cgroup_done(&home);
+                return r;
+        }
+        *ret_home = home;
+        return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* One owner: its place, its trees, and the one descriptor that says when something is to be done. */
+
+#include <pthread.h>
+
+#include "deadlines.h"
+#include "tree.h"
+
+struct cgtree_owner {
+        pthread_mutex_t lock; /* all below, but what a busy tree holds */
+        char *fork_mark;      /* a page that a forked child sees wiped */
+
+        /* options */
+        enum cgtree_placement wanted;
+        enum cgtree_guarantee minimum;
+        char *base, *records;
+        uint64_t grace_usec, death_grace_usec;
+        cgtree_log_fn log;
+        void *log_userdata;
+
+        bool open, opened_told, closed;
+        char *error;
+        char *reasons[CGTREE_PLACEMENT_GROUP + 1];
+        const struct placement *placement;
+        uint64_t chosen_at;
+        struct record origin; /* what every record of ours begins with */
+        int records_fd;
+        char *records_path;
+
+        /* subtree */
+        struct cgroup base_cgroup, home, trees_cgroup;
+        bool no_clone_into; /* learned: births go through the gate */
+
+        /* trees */
+        cgtree_tree *trees; /* all living, and all whose handle is not freed */
+        size_t n_trees, n_living;
+        cgtree_tree *news_first, *news_last;
+
+        /* waiting: made by the first get_fd() or dispatch() */
+        struct deadlines deadlines;
+        int poll_fd, timer_fd, ready_fd;
+        bool ready;
+        uint64_t timer_at;
+
+        /* teardown */
+        int alarm_fd; /* readable while a teardown wants threads in blocking calls to end their own trees */
+        bool teardown;
+        uint64_t teardown_grace_usec;
+};
+
+/* 0, or -ECHILD in a forked child. */
+int owner_check(const cgtree_owner *owner);
+void owner_log(cgtree_owner *owner, int priority, const char *template, ...) __attribute__((format(printf, 3, 4)));
+
+/* The place of the subtree placement: HOME and HOME/trees, made (anew, when somebody removed it). */
+int owner_make_home(cgtree_owner *owner);
+void owner_remove_home(cgtree_owner *owner);
+/* AUTO below the best: a better placement may be there by now. With the lock held. */
+int owner_look_again(cgtree_owner *owner);
+/* The subtree turned out to have no place for a tree. */
+void owner_fall_back(cgtree_owner *owner, const char *reason);
+
+/* ---- owner-trees.c: who may touch a tree --------------------------------------------------------------------- */
+
+/* Books a new tree, taken for the calling thread. With the lock held. */
+int owner_add(cgtree_owner *owner, cgtree_tree *tree);
+/* Takes it: no other thread touches it until owner_leave(). -EBUSY, -ECHILD. */
+int owner_enter(cgtree_tree *tree);
+/* Steps it, brings the books in line, lets others in. A tree that is over and has no handle is gone afterwards. */
+void owner_leave(cgtree_tree *tree);
+/* Within enter and leave: steps and waits until done(tree). -ETIMEDOUT. */
+int owner_wait(cgtree_tree *tree, bool (*done)(const cgtree_tree *tree), uint64_t timeout_usec);
+/* The books after a step, with the lock held; false: the tree is gone. */
+bool owner_settle_books(cgtree_owner *owner, cgtree_tree *tree);
+/* Ends all trees, see cgtree_owner_terminate_all(). */
+int owner_tear_down(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeout_usec);
+
+/* ---- owner-loop.c: the one descriptor. All with the lock held ------------------------------------------------- */
+
+int owner_loop_enable(cgtree_owner *owner);
+/* Brings epoll and deadlines in line with what the tree waits for. */
+void owner_watch(cgtree_owner *owner, cgtree_tree *tree);
+/* An fd of the tree is about to be closed. Needs no lock. */
+void owner_unwatch_fd(cgtree_owner *owner, cgtree_tree *tree, int fd);
+void owner_queue_news(cgtree_owner *owner, cgtree_tree *tree);
+void owner_forget_news(cgtree_owner *owner, cgtree_tree *tree);
+/* Lets the descriptor speak of trees alone, for a wait that does not take news. */
+void owner_mute_news(cgtree_owner *owner, bool mute);
+/* Waits for the descriptor, without the lock. */
+void owner_poll(cgtree_owner *owner, uint64_t until);
+/* Steps every tree that something happened to, but those that a thread has taken. */
+void owner_run_due(cgtree_owner *owner);

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "owner.h"
+#include "records.h"
+
+/* The placement below a cgroup of ours: HOME/trees/ID, one directory for each tree. */
+
+#define BIRTH_LOOK_USEC     (10 * USEC_PER_MSEC)
+#define REMOVE_RETRY_USEC   (2 * USEC_PER_MSEC)
+#define REMOVE_GIVE_UP_USEC (200 * USEC_PER_MSEC)
+
+/* ---- birth ---------------------------------------------------------------------------------------------------- */
+
+/* The tree's directory; the owner's own is made anew when somebody removed it. */
+static int create_cgroup(cgtree_tree *tree) {
+        cgtree_owner *owner = tree->owner;
+        int r = cgroup_create(&owner->trees_cgroup, tree->record.id, &tree->cgroup);
+        if (r == -ENOENT || r == -ENODEV) {
+                owner_log(owner, LOG_NOTICE, "cgroup %s is gone: making it anew", owner->trees_cgroup.path);
+                r = owner_make_home(owner);
+                if (r >= 0)
+                        r = cgroup_create(&owner->trees_cgroup, tree->record.id, &tree->cgroup);
+        }
+        if (r < 0)
+                return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot make a cgroup in %s: %s", owner->trees_cgroup.path,
+                        strerror(-r));
+        r = cgroup_set_xattr(&tree->cgroup, CGROUP_XATTR_ID, tree->record.id);
+        if (r < 0 && r != -EOPNOTSUPP) /* kernels before 5.7 have none: the inode alone proves it there */
+                return tree_fail(
+                        tree, CGTREE_STEP_PLACE, r, "cannot mark cgroup %s: %s", tree->cgroup.path, strerror(-r));
+        return 0;
+}
+
+/* A tree for another user is that user's to divide: cgtree works inside. */
+static int hand_over(cgtree_tree *tree, uid_t uid, gid_t gid) {
+        static const char *const files[] = { ".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control" };
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+                if (fchownat(tree->cgroup.fd, files[i], uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+                        return tree_fail(tree, CGTREE_STEP_PLACE, -errno, "cannot give cgroup %s to uid %u: %s",
+                                tree->cgroup.path, (unsigned)uid, strerror(errno));
+        return 0;
+}
+
+static int make_place(cgtree_tree *tree) {
+        int r = create_cgroup(tree);
+        if (r >= 0 && tree->plan->set_user)
+                r = hand_over(tree, tree->plan->uid, tree->plan->gid);
+        if (r < 0)
+                return r;
+        tree->record.cgroup = strdup(tree->cgroup.path);
+        tree->record.cgroup_id = tree->cgroup.id;
+        if (!tree->record.cgroup)
+                return tree_fail(tree, CGTREE_STEP_RECORD, -ENOMEM, "out of memory");
+        return tree_write_record(tree);
+}
+
+static int begin_gated(cgtree_tree *tree) {
+        int r = gate_start(tree->plan, tree->cgroup.fd, &tree->gate);
+        if (r >= 0) {
+                tree->root_pid = tree->gate.pid;
+                tree->root_pidfd = take_fd(&tree->gate.pidfd);
+                r = gate_send(&tree->gate, &(struct gate_message){ .type = GATE_GO });
+        }
+        if (r < 0)
+                return tree_fail(tree, CGTREE_STEP_CHILD, r, "cannot start the child: %s", strerror(-r));
+        return 0;
+}
+
+/* What says that clone3 into a cgroup is not to be had here at all, as against: not for this one. */
+static bool is_unsupported(int error) {
+        return error == -ENOSYS || error == -EPERM || error == -E2BIG || error == -EINVAL;
+}
+
+static int begin_direct(cgtree_tree *tree) {
+        int r = birth_begin(tree->plan, tree->cgroup.fd, &tree->birth, &tree->root_pid, &tree->root_pidfd);
+        if (r >= 0 || !is_unsupported(r)) {
+                if (r < 0)
+                        tree_fail(tree, r == -EAGAIN ? CGTREE_STEP_CHILD : CGTREE_STEP_PLACE, r,
+                                "cannot start a child in %s: %s", tree->cgroup.path, strerror(-r));
+                return r;
+        }
+        owner_log(
+                tree->owner, LOG_DEBUG, "no clone3 into a cgroup here (%s): children join by themselves", strerror(-r));
+        tree->owner->no_clone_into = true;
+        return begin_gated(tree);
+}
+
+static int subtree_begin_birth(cgtree_tree *tree) {
+        int r = make_place(tree);
+        if (r < 0)
+                return r;
+        bool gated = tree->owner->no_clone_into || tree->plan->set_user;
+        return gated ? begin_gated(tree) : begin_direct(tree);
+}
+
+/* A child that was SIGKILLed before its first instruction: either somebody ended the tree, or the kernel took it for a member
+ * of the cgroup's killed past (spurious SIGKILL of CLONE_INTO_CGROUP children, 6.12.14 to 6.12.114 and 6.18). An ender holds
+ * the lock until the record is gone. */
+static bool was_asked_for(cgtree_tree *tree) {
+        return tree->owner->teardown || flock(tree->cgroup.fd, LOCK_EX | LOCK_NB) < 0 || !tree_record_stands(tree);
+}
+
+/* Once, in a new cgroup with a new record, the child joining by itself: then the kernel does not compare. */
+static enum tree_input retry_birth(cgtree_tree *tree) {
+        cgtree_owner *owner = tree->owner;
+        siginfo_t info = { 0 };
+        (void)waitid(P_PIDFD, (id_t)tree->root_pidfd, &info, WEXITED | WNOHANG);
+        tree_close_fd(tree, &tree->root_pidfd);
+        tree->root_pid = 0;
+        if (tree->retried || was_asked_for(tree)) {
+                tree_fail(tree, CGTREE_STEP_CHILD, -ECANCELED, "the child was killed before it started");
+                return INPUT_BIRTH_FAILED;
+        }
+        tree->retried = true;
+        owner_log(owner, LOG_NOTICE, "the kernel killed a child born into %s: once more, joining by itself",
+                tree->cgroup.path);
+        (void)record_unlink(owner->records_fd, tree->record.id, tree->record.name);
+        tree->recorded = false;
+        cgroup_done(&tree->cgroup);
+        (void)cgroup_remove(&owner->trees_cgroup, tree->record.id, REMOVE_GIVE_UP_USEC);
+        free(tree->record.cgroup);
+        tree->record.cgroup = NULL;
+        owner->no_clone_into = true;
+        return make_place(tree) < 0 || begin_gated(tree) < 0 ? INPUT_BIRTH_FAILED : INPUT_NONE;
+}
+
+static enum tree_input look_direct(cgtree_tree *tree) {
+        enum birth_state state = birth_wait(tree->birth, tree->root_pidfd, 0);
+        if (state == BIRTH_PENDING) {
+                tree_wake_at(tree, now_usec() + BIRTH_LOOK_USEC);
+                return INPUT_NONE;
+        }
+        struct child_result result = *birth_result(tree->birth);
+        tree->birth = birth_free(tree->birth);
+        if (state == BIRTH_EXECED)
+                return INPUT_EXECED;
+        if (state == BIRTH_KILLED)
+                return retry_birth(tree);
+        tree_fail_child(tree, result.step, result.error);
+        return INPUT_BIRTH_FAILED;
+}
+
+static enum tree_input look_gated(cgtree_tree *tree) {
+        struct gate_message message;
+        int r = gate_receive(&tree->gate, &message, NULL);
+        if (r == -EAGAIN)
+                return INPUT_NONE;
+        tree_close_fd(tree, &tree->gate.socket);
+        if (r >= 0 && message.type == GATE_FAILED) {
+                tree_fail_child(tree, message.step, message.error);
+                return INPUT_BIRTH_FAILED;
+        }
+        /* End of file: the exec closed it, or a SIGKILL did; then the status of the root says so. */
+        return INPUT_EXECED;
+}
+
+static enum tree_input subtree_look_birth(cgtree_tree *tree) {
+        if (tree->state == TREE_OPENING)
+                return INPUT_PLACED;
+        return tree->birth ? look_direct(tree) : look_gated(tree);
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------------- */
+
+static int subtree_look_empty(cgtree_tree *tree) {
+        if (tree->cgroup.fd < 0)
+                return 1; /* never made */
+        if (tree->events_fd < 0) {
+                int fd = cgroup_open_events(&tree->cgroup);
+                if (fd == -ENODEV || fd == -ENOENT)
+                        return 1;
+                if (fd < 0) {
+                        tree_wake_at(tree, now_usec() + 10 * USEC_PER_MSEC);
+                        return 0;
+                }
+                tree->events_fd = fd;
+        }
+        if (tree->ending.phase == ENDING_IDLE)
+                return cgroup_events_populated(tree->events_fd) == 0;
+
+        uint64_t wakeup = USEC_FOREVER;
+        int r = ending_step(&tree->ending, &tree->cgroup, tree->events_fd, &wakeup);
+        tree_wake_at(tree, wakeup);
+        return r == 1;
+}
+
+/* A root that has left the tree is not reached through the cgroup: it is followed by its pidfd, and reported. */
+static void note_stray(cgtree_tree *tree) {
+        if (tree->root_ended || tree->root_pidfd < 0 || tree->stray)
+                return;
+        if (cgroup_contains(&tree->cgroup, tree->root_pid) != 0)
+                return;
+        char *path = NULL;
+        if (cgroup_path_of(tree->root_pid, &path) < 0 || pidfd_is_dead(tree->root_pidfd) != 0) {
+                free(path);
+                return;
+        }
+        tree->stray = path;
+        owner_log(tree->owner, LOG_WARNING, "the root of tree %s (pid %d) has left its cgroup for %s", tree->record.id,
+                (int)tree->root_pid, path);
+}
+
+static void signal_root(cgtree_tree *tree, int signal) {
+        if (!tree->root_ended && tree->root_pidfd >= 0)
+                (void)process_signal(&(struct process){ .pidfd = tree->root_pidfd }, signal);
+}
+
+static void subtree_begin_terminate(cgtree_tree *tree, int signal) {
+        note_stray(tree);
+        if (tree->root_only && !tree->root_ended) {
+                signal_root(tree, signal);
+                signal_root(tree, SIGCONT);
+                return;
+        }
+        if (tree->stray) {
+                signal_root(tree, signal);
+                signal_root(tree, SIGCONT);
+        }
+        (void)ending_terminate(&tree->ending, &tree->cgroup, signal, tree->hangup, tree->grace_usec);
+}
+
+static void subtree_begin_kill(cgtree_tree *tree) {
+        if (tree->cgroup.fd < 0)
+                return;
+        note_stray(tree);
+        (void)ending_kill(&tree->ending, &tree->cgroup);
+        signal_root(tree, SIGKILL);
+}
+
+static int subtree_signal_all(cgtree_tree *tree, int signal) {
+        int r = kill_signal_members(&tree->cgroup, signal, false);
+        note_stray(tree);
+        if (tree->stray)
+                signal_root(tree, signal);
+        return r < 0 ? r : 0;
+}
+
+static int subtree_members(cgtree_tree *tree, pid_t **ret_pids, size_t *ret_n) {
+        return cgroup_members(&tree->cgroup, ret_pids, ret_n, NULL);
+}
+
+static char *subtree_survivors(cgtree_tree *tree) {
+        char *survivors = kill_survivors(&tree->cgroup);
+        if (survivors || tree->root_ended)
+                return survivors;
+        return process_describe(tree->root_pid);
+}
+
+/* ---- end ------------------------------------------------------------------------------------------------------ */
+
+/* Records of trees inside this one: their cgroups lay below ours, so they went with it. */
+static int unlink_inner(void *userdata, int dirfd, const char *file, struct record *record, const char *problem) {
+        const cgtree_tree *tree = userdata;
+        (void)file, (void)problem;
+        size_t length = strlen(tree->cgroup.path);
+        if (record && record->cgroup && strncmp(record->cgroup, tree->cgroup.path, length) == 0 &&
+                record->cgroup[length] == '/' && record->cgroup_namespace == tree->record.cgroup_namespace &&
+                strcmp(record->boot_id, tree->record.boot_id) == 0)
+                (void)record_unlink(dirfd, record->id, record->name);
+        return 0;
+}
+
+static int subtree_remove(cgtree_tree *tree) {
+        if (tree->cgroup.fd < 0)
+                return 0;
+        struct stat status;
+        bool had_inner = fstat(tree->cgroup.fd, &status) >= 0 && status.st_nlink > 2;
+        int r = cgroup_remove(&tree->owner->trees_cgroup, tree->record.id, 0);
+        if (r == -EBUSY) {
+                /* From 6.19 on the dead may be unlinked after they were reaped. */
+                uint64_t now = now_usec();
+                if (tree->bound_until == 0)
+                        tree->bound_until = now + REMOVE_GIVE_UP_USEC;
+                if (now < tree->bound_until) {
+                        tree_wake_at(tree, now + REMOVE_RETRY_USEC);
+                        return -EAGAIN;
+                }
+        }
+        if (r < 0)
+                owner_log(tree->owner, LOG_WARNING, "cgroup %s is empty but cannot be removed: %s", tree->cgroup.path,
+                        strerror(-r));
+        if (had_inner)
+                (void)records_each(tree->owner->records_fd, unlink_inner, tree);
+        return 0;
+}
+
+static void subtree_done(cgtree_tree *tree) {
+        ending_done(&tree->ending, &tree->cgroup);
+        tree_close_fd(tree, &tree->events_fd);
+        cgroup_done(&tree->cgroup);
+}
+
+const struct placement placement_subtree = {
+        .kind = CGTREE_PLACEMENT_SUBTREE,
+        .guarantee = CGTREE_GUARANTEE_WHOLE,
+        .begin_birth = subtree_begin_birth,
+        .look_birth = subtree_look_birth,
+        .look_root = tree_reap_root,
+        .look_empty = subtree_look_empty,
+        .begin_terminate = subtree_begin_terminate,
+        .begin_kill = subtree_begin_kill,
+        .signal_all = subtree_signal_all,
+        .members = subtree_members,
+        .survivors = subtree_survivors,
+        .remove = subtree_remove,
+        .done = subtree_done,
+};
