@@ -95,10 +95,17 @@ int process_from_pidfd(int pidfd, pid_t pid, struct process *ret_process) {
 
 int process_self(struct process_identity *ret_identity) {
         _cleanup_close_ int pidfd = pidfd_open_checked(getpid());
+        struct process_identity identity = { .pid = getpid() };
+        struct process_stat stat;
 
-        if (pidfd < 0)
+        if (pidfd >= 0)
+                return identity_fill(pidfd, getpid(), ret_identity);
+        if (pidfd != -ENOSYS) /* before Linux 5.3; valgrind */
                 return pidfd;
-        return identity_fill(pidfd, getpid(), ret_identity);
+        if (process_read_stat(identity.pid, &stat) >= 0 && start_times_are_of_boot())
+                identity.start_time = stat.start_time;
+        *ret_identity = identity;
+        return 0;
 }
 
 void process_done(struct process *process) {
