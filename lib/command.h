@@ -26,8 +26,8 @@ struct cgtree_command {
         char *error_message;
 };
 
-/* A deep copy of what the child needs, with PATH searched and `extra` ("NAME=value") put into the environment. Descriptors that are
- * CGTREE_FD_PIPE stay so in the plan: the caller of the spawn makes the pipes. */
+/* A deep copy of what the child needs, with PATH searched and `extra` ("NAME=value") put into the environment.
+ * Descriptors that are CGTREE_FD_PIPE stay so in the plan: the caller of the spawn makes the pipes. */
 int command_plan(const cgtree_command *command, const char *extra, struct child_plan **ret_plan);
 /* What a record says of it: the last component of the program's name. */
 const char *command_short_name(const cgtree_command *command);

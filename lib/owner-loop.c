@@ -8,8 +8,8 @@
 
 #include "owner.h"
 
-/* One descriptor for everything of an owner: an epoll set of what its trees wait for, one timer for all their deadlines, and an
- * eventfd that says that there is news. A tree's own descriptor is the same for one tree. */
+/* One descriptor for everything of an owner: an epoll set of what its trees wait for, one timer for all their
+ * deadlines, and an eventfd that says that there is news. A tree's own descriptor is the same for one tree. */
 
 #define EVENTS_AT_ONCE 64
 

@@ -5,8 +5,8 @@
 
 #include "owner.h"
 
-/* Who may touch a tree: one thread at a time, either in a call on it or in the owner's dispatch. Births and waits thus run without
- * the owner's lock. */
+/* Who may touch a tree: one thread at a time, either in a call on it or in the owner's dispatch. Births and waits
+ * thus run without the owner's lock. */
 
 #define BIRTH_WAIT_USEC (20 * USEC_PER_MSEC) /* then see whether a teardown has begun */
 #define BUSY_LOOK_USEC  (5 * USEC_PER_MSEC)
@@ -127,7 +127,7 @@ int owner_wait(cgtree_tree *tree, bool (*done)(const cgtree_tree *tree), uint64_
                 }
                 if (now_usec() >= deadline)
                         return -ETIMEDOUT;
-                if (tree->birth)
+                if (tree->state == TREE_STARTING && tree->birth)
                         wait_for_birth(tree, deadline);
                 else
                         wait_for_sources(tree, deadline < tree->wakeup ? deadline : tree->wakeup);

@@ -11,8 +11,9 @@
 #include "group.h"
 #include "owner.h"
 
-/* The placement without a cgroup: a reaper of its own above each root (tools/cgtree-reaper.c), to which every orphan of the tree
- * comes back. When the reaper itself was killed, and for trees of others, members are found by their marks (group.c). */
+/* The placement without a cgroup: a reaper of its own above each root (tools/cgtree-reaper.c), to which every
+ * orphan of the tree comes back. When the reaper itself was killed, and for trees of others, members are found by
+ * their marks (group.c). */
 
 #define OUTSIDE_LOOK_MIN_USEC (1 * USEC_PER_MSEC)
 #define OUTSIDE_LOOK_MAX_USEC (50 * USEC_PER_MSEC)
@@ -36,16 +37,6 @@ static int identify_child(pid_t pid, int pidfd, struct process_identity *ret_ide
         return 0;
 }
 
-static uint64_t own_cgroup_id(void) {
-        _cleanup_free_ char *path = NULL;
-        struct cgroup cgroup = CGROUP_NONE;
-        if (cgroup_path_of(0, &path) < 0 || cgroup_open(path, &cgroup) < 0)
-                return 0; /* no cgroup v2: nothing is proven by it then */
-        uint64_t id = cgroup.id;
-        cgroup_done(&cgroup);
-        return id;
-}
-
 /* The root waits at its gate: record it, then let it go. */
 static int admit_root(cgtree_tree *tree, pid_t pid, int *pidfd) {
         tree->root_pid = pid;
@@ -55,7 +46,7 @@ static int admit_root(cgtree_tree *tree, pid_t pid, int *pidfd) {
                 r = identify_child(tree->gate.pid, tree->gate.pidfd, &tree->record.group.reaper);
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_CHILD, r, "cannot identify the child: %s", strerror(-r));
-        tree->record.group.birth_cgroup_id = own_cgroup_id();
+        (void)group_cgroup_id(pid, &tree->record.group.birth_cgroup_id); /* without cgroup v2: 0, proves nothing */
         r = tree_write_record(tree);
         if (r < 0)
                 return r;
@@ -197,24 +188,8 @@ static void group_begin_kill(cgtree_tree *tree) {
                 (void)group_signal(&tree->record, SIGKILL);
 }
 
-static int group_members_pids(cgtree_tree *tree, pid_t **ret_pids, size_t *ret_n) {
-        struct process *members = NULL;
-        size_t n = 0;
-        int r = group_members(&tree->record, &members, &n, NULL);
-        if (r < 0)
-                return r;
-        pid_t *pids = calloc(n + 1, sizeof(*pids));
-        for (size_t i = 0; i < n; i++) {
-                if (pids)
-                        pids[i] = members[i].identity.pid;
-                process_done(&members[i]);
-        }
-        free(members);
-        if (!pids)
-                return -ENOMEM;
-        *ret_pids = pids;
-        *ret_n = n;
-        return 0;
+static int group_list_members(cgtree_tree *tree, pid_t **ret_pids, size_t *ret_n) {
+        return group_members(&tree->record, ret_pids, ret_n, NULL);
 }
 
 static char *group_name_survivors(cgtree_tree *tree) {
@@ -242,7 +217,7 @@ const struct placement placement_group = {
         .begin_terminate = group_begin_terminate,
         .begin_kill = group_begin_kill,
         .signal_all = group_signal_all,
-        .members = group_members_pids,
+        .members = group_list_members,
         .survivors = group_name_survivors,
         .remove = group_remove,
         .done = group_done,

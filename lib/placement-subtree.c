@@ -83,12 +83,13 @@ static bool is_unsupported(int error) {
 
 static int begin_direct(cgtree_tree *tree) {
         int r = birth_begin(tree->plan, tree->cgroup.fd, &tree->birth, &tree->root_pid, &tree->root_pidfd);
-        if (r >= 0 || !is_unsupported(r)) {
-                if (r < 0)
-                        tree_fail(tree, r == -EAGAIN ? CGTREE_STEP_CHILD : CGTREE_STEP_PLACE, r,
-                                "cannot start a child in %s: %s", tree->cgroup.path, strerror(-r));
-                return r;
+        if (r >= 0) {
+                tree->plan = NULL;
+                return 0;
         }
+        if (!is_unsupported(r))
+                return tree_fail(tree, r == -EAGAIN ? CGTREE_STEP_CHILD : CGTREE_STEP_PLACE, r,
+                        "cannot start a child in %s: %s", tree->cgroup.path, strerror(-r));
         owner_log(
                 tree->owner, LOG_DEBUG, "no clone3 into a cgroup here (%s): children join by themselves", strerror(-r));
         tree->owner->no_clone_into = true;
@@ -103,9 +104,9 @@ static int subtree_begin_birth(cgtree_tree *tree) {
         return gated ? begin_gated(tree) : begin_direct(tree);
 }
 
-/* A child that was SIGKILLed before its first instruction: either somebody ended the tree, or the kernel took it for a member
- * of the cgroup's killed past (spurious SIGKILL of CLONE_INTO_CGROUP children, 6.12.14 to 6.12.114 and 6.18). An ender holds
- * the lock until the record is gone. */
+/* A child that was SIGKILLed before its first instruction: either somebody ended the tree, or the kernel took it
+ * for a member of the cgroup's killed past (spurious SIGKILL of CLONE_INTO_CGROUP children, 6.12.14 to 6.12.114
+ * and 6.18). An ender holds the lock until the record is gone. */
 static bool was_asked_for(cgtree_tree *tree) {
         return tree->owner->teardown || flock(tree->cgroup.fd, LOCK_EX | LOCK_NB) < 0 || !tree_record_stands(tree);
 }
@@ -141,6 +142,7 @@ static enum tree_input look_direct(cgtree_tree *tree) {
                 return INPUT_NONE;
         }
         struct child_result result = *birth_result(tree->birth);
+        tree->plan = birth_take_plan(tree->birth);
         tree->birth = birth_free(tree->birth);
         if (state == BIRTH_EXECED)
                 return INPUT_EXECED;

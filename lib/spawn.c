@@ -119,13 +119,11 @@ int birth_begin(struct child_plan *plan, int cgroup_fd, struct birth **ret_birth
         int r = plan->set_user ? -EINVAL : birth_allocate(plan, &birth), pidfd = -1;
         long pid;
 
-        if (r < 0) {
-                child_plan_free(plan);
+        if (r < 0)
                 return r;
-        }
         pid = clone_child(birth, cgroup_fd, &pidfd);
         if (pid < 0) {
-                birth_release(birth);
+                munmap(birth->region, birth->region_size);
                 return pid == -EINVAL ? -ENOSYS : (int)pid; /* a flag that this kernel does not know */
         }
         *ret_birth = birth;
@@ -167,6 +165,10 @@ enum birth_state birth_wait(struct birth *birth, int pidfd, uint64_t timeout_use
 
 const struct child_result *birth_result(const struct birth *birth) {
         return &birth->result;
+}
+
+struct child_plan *birth_take_plan(struct birth *birth) {
+        return take_pointer(&birth->plan);
 }
 
 struct birth *birth_free(struct birth *birth) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lineage.h"
 #include "owner.h"
 
 /* Signalling, ending and awaiting a tree: each call takes the tree, gives it an input, and waits as long as it may. */
@@ -26,7 +27,12 @@ static bool are_inside(const cgtree_tree *tree) {
                 return false;
         if (tree->placement == &placement_subtree)
                 return cgroup_contains(&tree->cgroup, getpid()) == 1;
-        return group_has_us(&tree->record);
+        struct process us = PROCESS_NONE;
+        const struct process_identity *reaper = &tree->record.group.reaper;
+        if (process_identify(reaper, NULL) != PROCESS_ALIVE || lineage_pin(reaper->pid, getpid(), &us) < 0)
+                return false;
+        process_done(&us);
+        return true;
 }
 
 static int terminate(cgtree_tree *tree, int signal, uint64_t grace_usec) {

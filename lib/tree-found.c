@@ -7,7 +7,8 @@
 
 #include "owner.h"
 
-/* A tree of another process, by its record. It begins where its root is nobody's to see any more: what is left is its members. */
+/* A tree of another process, by its record. It begins where its root is nobody's to see any more: what is left is
+ * its members. */
 
 static int open_parent(const struct record *record, struct cgroup *ret_parent) {
         _cleanup_free_ char *path = strdup(record->cgroup);

@@ -7,8 +7,8 @@
 
 #include "owner.h"
 
-/* A tree's life. One row for each state and input: where it goes, and what is done on the way. What is not in the table has no
- * meaning in that state, and changes nothing. */
+/* A tree's life. One row for each state and input: where it goes, and what is done on the way. What is not in the
+ * table has no meaning in that state, and changes nothing. */
 
 /* ---- actions -------------------------------------------------------------------------------------------------- */
 
@@ -86,6 +86,7 @@ static void see_empty(cgtree_tree *tree) {
         tree->bound_until = 0;
         free(tree->survivors);
         tree->survivors = NULL;
+        tree->birth = birth_free(tree->birth);
         close_child_ends(tree);
 }
 
