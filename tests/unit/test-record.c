@@ -399,6 +399,7 @@ END_TEST
 
 START_TEST(test_origin) {
         struct record record = { 0 };
+        struct process_stat self;
         struct stat st;
 
         ck_assert_int_eq(record_fill_origin(&record), 0);
@@ -407,7 +408,8 @@ START_TEST(test_origin) {
         ck_assert_uint_eq(strlen(record.boot_id), 36);
         ck_assert_int_eq(stat("/proc/self/ns/pid", &st), 0);
         ck_assert_uint_eq(record.pid_namespace, st.st_ino);
-        ck_assert_int_eq(strncmp(record.owner_comm, "test-record", 11), 0);
+        ck_assert_int_eq(process_read_stat(getpid(), &self), 0);
+        ck_assert_str_eq(record.owner_comm, self.comm);
         record_done(&record);
 }
 END_TEST
