@@ -63,8 +63,14 @@ class LawTest(unittest.TestCase):
     def test_noun_of_several_files(self):
         self.put("lib/tree-state.c", '#include "tree.h"\n#include "tree-state.h"\n')
         self.assert_lawful("includes")
-        self.put("lib/tree-state.c", '#include "owner.h"\n')
+        self.put("lib/tree-state.c", '#include "find.h"\n')
         self.assert_broken("includes", "tree-state.c:1:", "above")
+
+    def test_acquainted(self):
+        self.put("lib/tree.c", '#include "owner.h"\n')
+        self.assert_lawful("includes")
+        self.put("lib/tree.h", '#include "owner.h"\n')
+        self.assert_broken("includes", "tree.h:1:", "above")
 
     def test_unknown_noun(self):
         self.put("lib/helpers.c", "")
