@@ -65,7 +65,8 @@ static int open_writable(const char *path, struct cgroup *ret_base, char **ret_r
         int r = cgroup_open(path, &base);
         if (r < 0)
                 return refuse(ret_reason, r, "cgroup %s cannot be opened: %s", path, strerror(-r));
-        if (faccessat(base.fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
+        if (faccessat(base.fd, ".", W_OK | X_OK, AT_EACCESS) < 0 ||
+                faccessat(base.fd, "cgroup.procs", W_OK, AT_EACCESS) < 0) {
                 r = -errno;
                 cgroup_done(&base);
                 if (r == -EROFS)
@@ -92,12 +93,7 @@ int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason) {
         }
         if (!wanted && systemd_manages_this_machine() && !lies_in_ours(own))
                 return refuse(ret_reason, -EOPNOTSUPP, "cgroup %s is systemd's and not delegated: " NEST_HELP, own);
-        r = open_writable(own, ret_base, ret_reason);
-        if (r >= 0)
-                r = check_common_ancestor(own, own, ret_reason);
-        if (r < 0)
-                cgroup_done(ret_base);
-        return r;
+        return open_writable(own, ret_base, ret_reason);
 }
 
 int base_make_home(const struct cgroup *base, const char *stamp, struct cgroup *ret_home, struct cgroup *ret_trees) {
