@@ -57,6 +57,8 @@ static int open_below(int parent_fd, const char *name, bool create, int *ret_fd)
                 return r;
         if (made && fchmod(fd, 0700) < 0) /* whatever the umask says */
                 return -errno;
+        if (create && faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                return -errno;
         *ret_fd = take_fd(&fd);
         return 0;
 }
