@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+#include "group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+
+#define VARIABLE        "CGTREE_ID"
+#define LINEAGE_LENGTH  1024 /* some 60 trees, one in the other */
+#define PASSES_MAX      8
+#define SURVIVORS_NAMED 8
+#define GENERATIONS_MAX 4096
+
+/* Ids joined by ':'. */
+static bool lineage_is_sane(const char *lineage) {
+        char id[ID_LENGTH + 1];
+
+        if (strlen(lineage) > LINEAGE_LENGTH)
+                return false;
+        for (;;) {
+                size_t length = strcspn(lineage, ":");
+
+                if (length != ID_LENGTH)
+                        return false;
+                memcpy(id, lineage, length);
+                id[length] = '\0';
+                if (!id_is_valid(id))
+                        return false;
+                if (lineage[length] == '\0')
+                        return true;
+                lineage += length + 1;
+        }
+}
+
+char *group_lineage(const char *id) {
+        const char *outer = getenv(VARIABLE);
+
+        return outer && lineage_is_sane(outer) ? format("%s:%s", outer, id) : strdup(id);
+}
+
+/* One look at all members; with `signal` set each is signalled in the moment it is proven: it may not live for long. */
+struct look {
+        const struct record *record;
+        int signal;              /* 0: none */
+        struct lineage_set seen; /* members, signalled or not */
+        struct lineage_set self; /* ourselves and our ancestors */
+        bool refused;            /* -EPERM of somebody */
+        size_t n_unproven;
+        size_t n_vanished; /* ended between the listing and the reading: who they were is not known */
+        char *cgroup_path; /* the last one asked for, and its id */
+        uint64_t cgroup_id;
+};
+
+static void look_done(struct look *look) {
+        lineage_set_done(&look->seen);
+        lineage_set_done(&look->self);
+        free(look->cgroup_path);
+}
+
+static int look_begin(struct look *look, const struct record *record, int signal) {
+        pid_t pid = getpid();
+        int r = 0;
+
+        *look = (struct look){ .record = record, .signal = signal };
+        for (int i = 0; r >= 0 && i < GENERATIONS_MAX && pid > 1; i++) {
+                struct process_stat stat;
+
+                r = lineage_set_add(&look->self, pid, 0);
+                if (process_read_stat(pid, &stat) < 0)
+                        break;
+                pid = stat.parent;
+        }
+        if (r < 0)
+                look_done(look);
+        return r;
+}
+
+static int cgroup_id_of(pid_t pid, char **cached_path, uint64_t *cached_id) {
+        struct cgroup cgroup = CGROUP_NONE;
+        _cleanup_free_ char *path = NULL;
+        int r = cgroup_path_of(pid, &path);
+
+        if (r < 0)
+                return r;
+        if (*cached_path && strcmp(*cached_path, path) == 0)
+                return 0;
+        r = cgroup_open(path, &cgroup);
+        if (r < 0)
+                return r;
+        *cached_id = cgroup.id;
+        cgroup_done(&cgroup);
+        free(*cached_path);
+        *cached_path = take_pointer(&path);
+        return 0;
+}
+
+int group_cgroup_id(pid_t pid, uint64_t *ret_id) {
+        _cleanup_free_ char *path = NULL;
+        uint64_t id = 0;
+        int r = cgroup_id_of(pid, &path, &id);
+
+        if (r < 0)
+                return r;
+        *ret_id = id;
+        return 0;
+}
+
+static bool has_component(const char *lineage, const char *id) {
+        for (;;) {
+                size_t length = strcspn(lineage, ":");
+
+                if (length == strlen(id) && memcmp(lineage, id, length) == 0)
+                        return true;
+                if (lineage[length] == '\0')
+                        return false;
+                lineage += length + 1;
+        }
+}
+
+static bool environment_names(const char *text, size_t size, const char *id) {
+        for (const char *entry = text; entry < text + size; entry += strlen(entry) + 1)
+                if (strncmp(entry, VARIABLE "=", strlen(VARIABLE "=")) == 0 &&
+                        has_component(entry + strlen(VARIABLE "="), id))
+                        return true;
+        return false;
+}
+
+/* A leader that has exited has no memory left to read; its threads have. */
+static int environment_of_threads(pid_t pid, char **ret_text, size_t *ret_size) {
+        _cleanup_dir_ DIR *tasks = NULL;
+        struct dirent *entry;
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        tasks = opendir(path);
+        while (tasks && (entry = readdir(tasks))) {
+                _cleanup_free_ char *text = NULL;
+                size_t size;
+                pid_t tid;
+
+                if (parse_pid(entry->d_name, &tid) < 0 || tid == pid)
+                        continue;
+                snprintf(path, sizeof(path), "/proc/%d/task/%d/environ", (int)pid, (int)tid);
+                if (read_whole_file_at(AT_FDCWD, path, &text, &size) < 0 || size == 0)
+                        continue;
+                *ret_text = take_pointer(&text);
+                *ret_size = size;
+                return 0;
+        }
+        return -ENODATA;
+}
+
+/* 1: it carries the id. 0: not, or not to be read. -ESRCH: it is gone. */
+static int is_nominated(pid_t pid, const char *id) {
+        _cleanup_free_ char *text = NULL;
+        char path[64];
+        size_t size;
+        int r;
+
+        snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+        r = read_whole_file_at(AT_FDCWD, path, &text, &size);
+        if (r == -ENOENT || r == -ESRCH)
+                return -ESRCH;
+        if (r >= 0 && size == 0) {
+                free(take_pointer(&text));
+                r = environment_of_threads(pid, &text, &size);
+        }
+        return r >= 0 && environment_names(text, size, id);
+}
+
+/* 1: pinned and a member. 0: not proven. -ESRCH: it is gone. */
+static int prove_nominee(struct look *look, pid_t pid, struct process *ret_process) {
+        const struct record *record = look->record;
+        struct process process = PROCESS_NONE;
+        int r = process_open(pid, &process);
+        bool proven;
+
+        if (r < 0)
+                return r == -ESRCH ? r : 0;
+        /* Read again, now that it is pinned: the number may have been another's before. */
+        r = is_nominated(pid, record->id);
+        proven = r > 0 && record->group.birth_cgroup_id != 0 && record->group.leader.start_time != 0 &&
+                 process.identity.start_time >= record->group.leader.start_time &&
+                 cgroup_id_of(pid, &look->cgroup_path, &look->cgroup_id) >= 0 &&
+                 look->cgroup_id == record->group.birth_cgroup_id;
+        if (process_life(&process) == PROCESS_GONE)
+                r = -ESRCH;
+        if (r > 0 && proven)
+                *ret_process = process;
+        else
+                process_done(&process);
+        return r < 0 ? r : r > 0 && proven;
+}
+
+static int add_descendants(struct look *look, pid_t ancestor) {
+        _cleanup_free_ pid_t *pids = NULL;
+        size_t n;
+        int r;
+
+        if (look->signal != 0) {
+                r = lineage_signal_new(ancestor, look->signal, &look->seen);
+                look->refused |= r == -EPERM;
+                return r == -EPERM ? 0 : r;
+        }
+        r = lineage_descendants(ancestor, &pids, &n);
+        for (size_t i = 0; r >= 0 && i < n; i++) {
+                struct process process = PROCESS_NONE;
+
+                if (process_open(pids[i], &process) >= 0 && process_life(&process) != PROCESS_GONE)
+                        r = lineage_set_add(&look->seen, pids[i], process.identity.start_time);
+                process_done(&process);
+        }
+        return r;
+}
+
+/* Children first: killed, their parent would leave them to others. */
+static int add_family(struct look *look, const struct process *process) {
+        pid_t pid = process->identity.pid;
+        int r = add_descendants(look, pid);
+
+        if (r < 0 || lineage_set_has(&look->seen, pid))
+                return r < 0 ? r : 0;
+        if (look->signal != 0)
+                look->refused |= process_signal(process, look->signal) == -EPERM;
+        return lineage_set_add(&look->seen, pid, process->identity.start_time);
+}
+
+static int on_process(void *userdata, pid_t pid) {
+        struct look *look = userdata;
+        const struct record *record = look->record;
+        struct process process = PROCESS_NONE;
+        int r;
+
+        if (lineage_set_has(&look->seen, pid) || pid == record->owner.pid || pid == record->group.reaper.pid)
+                return 0;
+        r = is_nominated(pid, record->id);
+        if (r == 0)
+                return 0;
+        if (r > 0 && !lineage_set_has(&look->self, pid))
+                r = prove_nominee(look, pid, &process);
+        else if (r > 0)
+                r = 0;
+        if (r == 0)
+                look->n_unproven++;
+        if (r < 0)
+                look->n_vanished++;
+        if (r <= 0)
+                return 0;
+        r = add_family(look, &process);
+        process_done(&process);
+        return r;
+}
+
+/* Everybody whom /proc shows, when there is no reaper any more. */
+static int look_without_reaper(struct look *look) {
+        struct process leader = PROCESS_NONE;
+        int r = 0;
+
+        look->n_unproven = look->n_vanished = 0;
+        if (process_identify(&look->record->group.leader, &leader) == PROCESS_ALIVE)
+                r = look->signal != 0 && lineage_set_has(&look->self, leader.identity.pid) ? -EDEADLK
+                                                                                           : add_family(look, &leader);
+        process_done(&leader);
+        return r < 0 ? r : lineage_each_process(on_process, look);
+}
+
+static int look_around(struct look *look, enum process_life *ret_reaper) {
+        struct process reaper = PROCESS_NONE;
+        int r;
+
+        *ret_reaper = process_identify(&look->record->group.reaper, &reaper);
+        if (*ret_reaper != PROCESS_ALIVE)
+                return look_without_reaper(look);
+        if (look->signal != 0 && lineage_set_has(&look->self, reaper.identity.pid))
+                r = -EDEADLK;
+        else
+                r = add_descendants(look, reaper.identity.pid);
+        if (look->signal != 0)
+                (void)process_signal(&reaper, SIGCONT); /* a member may have stopped it */
+        process_done(&reaper);
+        return r;
+}
+
+int group_members(const struct record *record, pid_t **ret_pids, size_t *ret_n, size_t *ret_n_unproven) {
+        _cleanup_free_ pid_t *pids = NULL;
+        enum process_life reaper;
+        struct look look;
+        int r = look_begin(&look, record, 0);
+
+        if (r < 0)
+                return r;
+        r = look_around(&look, &reaper);
+        pids = r < 0 ? NULL : malloc((look.seen.n + 1) * sizeof(*pids));
+        if (r >= 0 && !pids)
+                r = -ENOMEM;
+        if (r >= 0) {
+                for (size_t i = 0; i < look.seen.n; i++)
+                        pids[i] = look.seen.members[i].pid;
+                *ret_n = look.seen.n;
+                *ret_pids = take_pointer(&pids);
+                if (ret_n_unproven)
+                        *ret_n_unproven = look.n_unproven;
+        }
+        look_done(&look);
+        return r < 0 ? r : 0;
+}
+
+int group_signal(const struct record *record, int signal) {
+        enum process_life reaper;
+        struct look look;
+        size_t before;
+        int r = look_begin(&look, record, signal);
+
+        if (r < 0)
+                return r;
+        for (int pass = 0; pass < PASSES_MAX; pass++) {
+                before = look.seen.n;
+                r = look_around(&look, &reaper);
+                if (r < 0 || look.seen.n == before)
+                        break;
+        }
+        if (r >= 0)
+                r = look.refused ? -EPERM : (int)look.seen.n;
+        look_done(&look);
+        return r;
+}
+
+int group_is_empty(const struct record *record) {
+        enum process_life reaper;
+        struct look look;
+        int r = look_begin(&look, record, 0);
+
+        if (r < 0)
+                return r;
+        for (int pass = 0; pass < PASSES_MAX; pass++) {
+                r = look_around(&look, &reaper);
+                if (r >= 0)
+                        r = reaper == PROCESS_GONE && look.seen.n == 0 && look.n_vanished == 0;
+                if (r != 0 || reaper != PROCESS_GONE || look.seen.n > 0)
+                        break;
+        }
+        look_done(&look);
+        return r;
+}
+
+char *group_survivors(const struct record *record) {
+        _cleanup_free_ pid_t *pids = NULL;
+        _cleanup_free_ char *text = NULL;
+        size_t n;
+
+        if (group_members(record, &pids, &n, NULL) < 0)
+                return NULL;
+        for (size_t i = 0; i < n && i < SURVIVORS_NAMED; i++) {
+                _cleanup_free_ char *one = process_describe(pids[i]), *longer = NULL;
+
+                if (!one)
+                        return NULL;
+                longer = text ? format("%s; %s", text, one) : strdup(one);
+                if (!longer)
+                        return NULL;
+                free(text);
+                text = take_pointer(&longer);
+        }
+        if (n > SURVIVORS_NAMED)
+                return format("%s; and %zu more", text, n - SURVIVORS_NAMED);
+        return take_pointer(&text);
+}
