@@ -25,7 +25,7 @@ struct pidfd_info_v0 {
 #define PIDFD_GET_INFO_V0   _IOWR(0xFF, 11, struct pidfd_info_v0)
 #define PIDFD_INFO_HAS_EXIT (UINT64_C(1) << 3)
 
-static int pidfd_open_checked(pid_t pid) {
+int pidfd_pin(pid_t pid) {
         int fd;
 
         if (pid <= 0)
@@ -39,7 +39,7 @@ static int pidfd_open_checked(pid_t pid) {
         return -errno;
 }
 
-static int pidfd_send(int pidfd, int signal) {
+int pidfd_signal(int pidfd, int signal) {
         return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0;
 }
 
@@ -61,14 +61,14 @@ static int identity_fill(int pidfd, pid_t pid, struct process_identity *ret_iden
                 identity.inode = 0;
         if (process_read_stat(pid, &stat) >= 0 && (identity.inode != 0 || start_times_are_of_boot()))
                 identity.start_time = stat.start_time;
-        if (pidfd_send(pidfd, 0) == -ESRCH)
+        if (pidfd_signal(pidfd, 0) == -ESRCH)
                 return -ESRCH;
         *ret_identity = identity;
         return 0;
 }
 
 int process_open(pid_t pid, struct process *ret_process) {
-        _cleanup_close_ int pidfd = pidfd_open_checked(pid);
+        _cleanup_close_ int pidfd = pidfd_pin(pid);
         struct process_identity identity;
         int r;
 
@@ -94,7 +94,7 @@ int process_from_pidfd(int pidfd, pid_t pid, struct process *ret_process) {
 }
 
 int process_self(struct process_identity *ret_identity) {
-        _cleanup_close_ int pidfd = pidfd_open_checked(getpid());
+        _cleanup_close_ int pidfd = pidfd_pin(getpid());
         struct process_identity identity = { .pid = getpid() };
         struct process_stat stat;
 
@@ -150,7 +150,7 @@ enum process_life process_identify(const struct process_identity *identity, stru
 }
 
 int process_signal(const struct process *process, int signal) {
-        int r = pidfd_send(process->pidfd, signal);
+        int r = pidfd_signal(process->pidfd, signal);
 
         return r == -ESRCH ? 0 : r;
 }

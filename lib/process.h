@@ -51,6 +51,8 @@ enum process_life process_identify(const struct process_identity *identity, stru
 int process_signal(const struct process *process, int signal);
 
 int process_read_stat(pid_t pid, struct process_stat *ret_stat); /* -ESRCH, -ENOENT (hidden) */
+int pidfd_pin(pid_t pid);                                        /* pidfd_open; -ESRCH: no process of that pid */
+int pidfd_signal(int pidfd, int signal);                         /* -ESRCH: it was reaped; -EPERM */
 int pidfd_get_inode(int pidfd, uint64_t *ret_inode);             /* -EOPNOTSUPP: no pidfs */
 int pidfd_is_dead(int pidfd);                                    /* 1 exited, 0 not, or -errno */
 /* Exit status of a process that somebody else reaped, kernels with PIDFD_INFO_EXIT (6.15). wait(2) form. -ENODATA. */
