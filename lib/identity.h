@@ -7,14 +7,26 @@
 #include "record.h"
 
 enum identity_verdict {
-        IDENTITY_PROVEN,  /* the container is that of the record: its cgroup is open, or its group has proven members */
+        IDENTITY_PROVEN,  /* the container is that of the record, and its to be ended */
         IDENTITY_NOTHING, /* proven that nothing of it is left: the record may go */
-        IDENTITY_SKIP, /* cannot be judged from here, or does not match: never signalled, record kept; reason says why */
+        IDENTITY_SKIP,    /* cannot be judged from here, or does not match: never signalled, the record is kept */
 };
 
-/* Same boot, same pid namespace; owner alive, gone, or unknown. *ret_reason: static string. */
+/* May the numbers in it be compared with ours? PROVEN: same boot, same pid namespace. NOTHING: another boot. In all that
+ * follows *ret_reason is a static string, a clause that says why. */
+enum identity_verdict identity_origin(const struct record *record, const char **ret_reason);
+
+/* The owner, by pidfd alone. What cannot be told (another namespace, no access) is UNKNOWN: to be treated as alive. */
 enum process_life identity_owner(const struct record *record, const char **ret_reason);
 
-/* SUBTREE: opens the cgroup and proves it (inode = cgroup_id, xattr = id where the kernel has xattrs; not the root, not above any process of ours or of
- * our ancestors, not above another owner's directory). *ret_cgroup set on PROVEN. GROUP: judged through group_prove() by the caller. */
+/* The cgroup of a subtree: has the recorded inode and carries the id in its xattr (where the kernel has them); is not the
+ * root; holds neither us nor an ancestor of ours, nor the place of another owner that lives outside of it (an owner inside
+ * of it is nested, and ends with it). Its absence proves something from the same cgroup namespace alone. *ret_cgroup is
+ * set if PROVEN. */
 enum identity_verdict identity_cgroup(const struct record *record, struct cgroup *ret_cgroup, const char **ret_reason);
+
+/* The value of CGROUP_XATTR_OWNER on the directory of the owner of `origin`: "PID START_TIME INODE BOOT_ID PID_NAMESPACE".
+ * malloc'd. */
+char *identity_stamp(const struct record *origin);
+/* Reads it into the fields it was made from. -ENODATA: not stamped; -EOPNOTSUPP; -EBADMSG. */
+int identity_read_stamp(const struct cgroup *cgroup, struct record *ret_origin);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LABEL_MAX  255       /* bytes kept of a command's name */
 #define FIELDS_MAX 256       /* of one object: far more than any version will have */
@@ -52,6 +53,18 @@ static bool boot_id_is_valid(const char *text) {
         return strlen(text) == 36 && strspn(text, "0123456789abcdef-") == 36;
 }
 
+/* Numbers of a /proc that belongs to another pid namespace are other processes' here. */
+static bool proc_is_ours(void) {
+        char target[32];
+        ssize_t n = readlink("/proc/self", target, sizeof(target) - 1);
+        uint64_t pid;
+
+        if (n < 0)
+                return false;
+        target[n] = '\0';
+        return parse_u64(target, &pid) >= 0 && pid == (uint64_t)getpid();
+}
+
 int record_fill_origin(struct record *record) {
         char boot_id[64], comm[64];
         struct process_identity owner;
@@ -72,9 +85,12 @@ int record_fill_origin(struct record *record) {
         if (!record->owner_comm)
                 return -ENOMEM;
         memcpy(record->boot_id, boot_id, sizeof(record->boot_id));
-        record->pid_namespace = read_namespace("/proc/self/ns/pid");
         record->cgroup_namespace = read_namespace("/proc/self/ns/cgroup");
         record->owner = owner;
+        if (proc_is_ours())
+                record->pid_namespace = read_namespace("/proc/self/ns/pid");
+        else /* better not known than another's */
+                record->owner.start_time = 0;
         return 0;
 }
 
