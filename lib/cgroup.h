@@ -40,7 +40,7 @@ struct cgroup cgroup_take(struct cgroup *cgroup);
 
 /* user.* xattrs of cgroups: Linux 5.7. -EOPNOTSUPP before; -ENODATA: not set; -ERANGE: longer than the buffer. */
 #define CGROUP_XATTR_ID    "user.cgtree.id"    /* on a tree: its id */
-#define CGROUP_XATTR_OWNER "user.cgtree.owner" /* on an owner's directory: "PID START_TIME INODE BOOT_ID" */
+#define CGROUP_XATTR_OWNER "user.cgtree.owner" /* on an owner's directory: identity_stamp() */
 int cgroup_set_xattr(const struct cgroup *cgroup, const char *name, const char *value);
 int cgroup_get_xattr(const struct cgroup *cgroup, const char *name, char *buffer, size_t size);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base.h"
+#include "identity.h"
 #include "records.h"
 
 #define DEFAULT_GRACE_USEC (1500 * USEC_PER_MSEC)
@@ -155,9 +156,7 @@ void owner_remove_home(cgtree_owner *owner) {
 }
 
 int owner_make_home(cgtree_owner *owner) {
-        const struct process_identity *self = &owner->origin.owner;
-        _cleanup_free_ char *stamp = format("%d %llu %llu %s", (int)self->pid, (unsigned long long)self->start_time,
-                (unsigned long long)self->inode, owner->origin.boot_id);
+        _cleanup_free_ char *stamp = identity_stamp(&owner->origin);
         if (!stamp)
                 return -ENOMEM;
         owner_remove_home(owner);
