@@ -3,6 +3,7 @@
  *   --block=N      with signal N blocked            --tty=PATH  as leader of a session with that terminal
  *   --nofile=N     with that soft limit             --session   as leader of a new session
  *   --fd=N:PATH    with PATH open as N, not close-on-exec
+ *   --uid=N        as that user, wholly
  *   --answer-clone3=ERRNO  under a seccomp filter that lets clone3 fail with ERRNO */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,6 +87,11 @@ static void limit_descriptors(unsigned long limit) {
                 fail("setrlimit");
 }
 
+static void become_user(unsigned uid) {
+        if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+                fail("setresuid");
+}
+
 static void filter_clone3(unsigned error) {
         struct sock_filter code[] = {
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -108,6 +114,7 @@ int main(int argc, char **argv) {
                 { "session", no_argument, NULL, 's' },
                 { "fd", required_argument, NULL, 'f' },
                 { "nofile", required_argument, NULL, 'n' },
+                { "uid", required_argument, NULL, 'u' },
                 { "answer-clone3", required_argument, NULL, 'a' },
                 { NULL, 0, NULL, 0 },
         };
@@ -122,6 +129,7 @@ int main(int argc, char **argv) {
                 case 's': setsid(); break;
                 case 'f': open_as(optarg); break;
                 case 'n': limit_descriptors(strtoul(optarg, NULL, 10)); break;
+                case 'u': become_user((unsigned)atoi(optarg)); break;
                 case 'a': filter_clone3((unsigned)atoi(optarg)); break;
                 default: return 99;
                 }
