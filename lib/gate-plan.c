@@ -337,10 +337,12 @@ int gate_message_receive(int socket, struct gate_message *ret_message, int *ret_
         _cleanup_close_ int fd = -1;
         struct cmsghdr *header;
         ssize_t n;
+        int resets = 0;
 
+        /* A peer that went without reading everything resets us, once: what it had sent before is still to be read. */
         do
                 n = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC | flags);
-        while (n < 0 && errno == EINTR);
+        while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
         if (n < 0)
                 return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         header = CMSG_FIRSTHDR(&packet);

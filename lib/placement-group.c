@@ -154,7 +154,9 @@ static int group_look_empty(cgtree_tree *tree) {
 static void to_reaper(cgtree_tree *tree, struct gate_message message) {
         /* A member may have stopped it. */
         (void)process_signal(&(struct process){ .pidfd = tree->gate.pidfd }, SIGCONT);
-        if (gate_send(&tree->gate, &message) < 0)
+        /* One that has gone needs no word any more: what it said last is still to be heard. One that does not read its
+         * messages is gone around. */
+        if (gate_send(&tree->gate, &message) == -EAGAIN)
                 lose_reaper(tree);
 }
 
