@@ -138,7 +138,9 @@ static int environment_of_threads(pid_t pid, char **ret_text, size_t *ret_size) 
 
         snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
         tasks = opendir(path);
-        while (tasks && (entry = readdir(tasks))) {
+        if (!tasks)
+                return errno == ENOENT ? -ESRCH : -errno;
+        while ((entry = readdir(tasks))) {
                 _cleanup_free_ char *text = NULL;
                 size_t size;
                 pid_t tid;
@@ -164,12 +166,13 @@ static int is_nominated(pid_t pid, const char *id) {
 
         snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
         r = read_whole_file_at(AT_FDCWD, path, &text, &size);
-        if (r == -ENOENT || r == -ESRCH)
-                return -ESRCH;
-        if (r >= 0 && size == 0) {
+        /* No memory (kernel threads, zombies, leaders that have exited): empty, from 6.14 on ESRCH. */
+        if (r == -ESRCH || (r >= 0 && size == 0)) {
                 free(take_pointer(&text));
                 r = environment_of_threads(pid, &text, &size);
         }
+        if (r == -ENOENT || r == -ESRCH)
+                return -ESRCH;
         return r >= 0 && environment_names(text, size, id);
 }
 

@@ -116,8 +116,8 @@ static bool group_look_root(cgtree_tree *tree) {
         listen(tree);
         if (tree->root_reported || tree->reaper_done)
                 return true;
-        /* Never born, or no longer to be heard of: its status is lost with the reaper. */
-        return tree->root_pidfd < 0 ? tree->outside : tree->outside && pidfd_is_dead(tree->root_pidfd) == 1;
+        /* Never born, or no longer to be heard of: then its status may be lost with the reaper. */
+        return tree->outside && tree_reap_root(tree);
 }
 
 /* Only reached when the reaper does not do it: members by their marks, again and again at growing intervals. */
