@@ -10,8 +10,6 @@
 
 #include "record.h"
 
-extern char **environ;
-
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 #define TARGET_MAX   1023
 

@@ -63,7 +63,7 @@ static int place(cgtree_tree *tree, struct cgroup *cgroup) {
 }
 
 int tree_new_found(int records_fd, struct record *record, struct cgroup *cgroup, cgtree_tree **ret_tree) {
-        cgtree_owner *owner;
+        cgtree_owner *owner = NULL;
         int r = new_private_owner(records_fd, &owner);
         if (r < 0)
                 return r;
