@@ -52,6 +52,14 @@ static void signal_one(struct pass *pass, int pidfd) {
         pass->n_signalled++;
 }
 
+/* Without pidfd_open (before 5.3, filters, valgrind): what is listed twice, microseconds ago, is as good as it gets. */
+static void signal_by_number(struct pass *pass, pid_t pid) {
+        for (const int *signal = pass->signals; *signal; signal++)
+                if (kill(pid, *signal) < 0 && errno == EPERM)
+                        pass->denied = true;
+        pass->n_signalled++;
+}
+
 /* As many as there are descriptors for. Returns how many pids were looked at; -EMFILE: not even one could be pinned. */
 static ssize_t pin(const pid_t *pids, size_t n, int pidfds[PINNED_MAX]) {
         size_t i;
@@ -76,7 +84,11 @@ static ssize_t signal_some(struct pass *pass, const pid_t *pids, size_t n) {
                 return n_pinned;
         r = cgroup_members(pass->cgroup, &members, &n_members, NULL);
         for (ssize_t i = 0; i < n_pinned; i++) {
-                if (r >= 0 && pidfds[i] >= 0 && is_in(pids[i], members, n_members) && pidfd_is_dead(pidfds[i]) == 0)
+                bool member = r >= 0 && is_in(pids[i], members, n_members);
+
+                if (member && pidfds[i] == -ENOSYS)
+                        signal_by_number(pass, pids[i]);
+                else if (member && pidfd_is_dead(pidfds[i]) == 0)
                         signal_one(pass, pidfds[i]);
                 close_fd(&pidfds[i]);
         }

@@ -39,8 +39,33 @@ int pidfd_pin(pid_t pid) {
         return -errno;
 }
 
+/* Without the call (filters, valgrind): by the number that the kernel names for this pidfd, as long as it lives. */
+static int signal_by_number(int pidfd, int signal) {
+        char path[48], text[1024], *line;
+        pid_t pid;
+        int r;
+
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+        if (read_file_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+                return -ENOSYS;
+        line = strstr(text, "\nPid:\t");
+        if (!line)
+                return -ENOSYS;
+        line += strlen("\nPid:\t");
+        line[strcspn(line, "\n")] = '\0';
+        r = strcmp(line, "-1") == 0 ? 1 : pidfd_is_dead(pidfd);
+        if (r != 0)
+                return r < 0 ? r : -ESRCH;
+        r = parse_pid(line, &pid);
+        if (r < 0)
+                return r;
+        return kill(pid, signal) < 0 ? -errno : 0;
+}
+
 int pidfd_signal(int pidfd, int signal) {
-        return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0;
+        if (syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) >= 0)
+                return 0;
+        return errno == ENOSYS ? signal_by_number(pidfd, signal) : -errno;
 }
 
 /* Inside a time namespace start times are shifted: comparable with nobody's outside of it, so better not known. */
@@ -136,6 +161,8 @@ enum process_life process_identify(const struct process_identity *identity, stru
         enum process_life life;
         int r = process_open(identity->pid, &process);
 
+        if (r == -ENOSYS && kill(identity->pid, 0) < 0 && errno == ESRCH)
+                r = -ESRCH;
         if (r < 0)
                 return r == -ESRCH ? PROCESS_GONE : PROCESS_UNKNOWN;
         /* Dead is dead, whoever it was: the process of old had that pid before, if it was not this one. */

@@ -38,7 +38,7 @@ struct process_stat {
 int process_open(pid_t pid, struct process *ret_process);
 /* The same for a pidfd that we hold; taken over on success. */
 int process_from_pidfd(int pidfd, pid_t pid, struct process *ret_process);
-int process_self(struct process_identity *ret_identity);
+int process_self(struct process_identity *ret_identity); /* what cannot be told is 0 */
 void process_done(struct process *process);
 
 /* By pidfd alone: readable means that the whole thread group has exited. A Z in stat proves nothing (its threads may run). */
