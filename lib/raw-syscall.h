@@ -7,14 +7,19 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 /* On every function that may run in such a child: no TLS is written, nothing is looked up or counted on the way. */
-#if defined(__clang__)
-#define _child_side_ __attribute__((no_stack_protector, no_instrument_function, no_sanitize("all", "coverage")))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __GNUC__ >= 11
+#if defined(__clang__) && __has_attribute(disable_sanitizer_instrumentation)
+#define _child_side_                                                                                                   \
+        __attribute__((                                                                                                \
+                no_stack_protector, no_instrument_function, disable_sanitizer_instrumentation, no_sanitize("all")))
+#elif defined(__clang__)
+#define _child_side_ __attribute__((no_stack_protector, no_instrument_function, no_sanitize("all")))
+#elif __GNUC__ >= 11
 #define _child_side_                                                                                                   \
         __attribute__((no_stack_protector, no_instrument_function, no_sanitize("address", "undefined", "thread")))
 #else

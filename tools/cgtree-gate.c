@@ -27,18 +27,19 @@ int main(int argc, char *argv[]) {
         struct gate_plan plan;
         struct gate_message message;
         struct child_result result = { 0 };
-        int r;
+        int r, settled;
 
         if (argc < 1 || gate_plan_decode(argv, environ, &plan) < 0)
                 return write(STDERR_FILENO, usage, strlen(usage)) < 0 ? 1 : 2;
-        r = gate_plan_settle(&plan);
-        if (r < 0)
-                return report(&plan, CHILD_FDS, -r);
+        settled = gate_plan_settle(&plan);
         r = gate_message_receive(plan.socket, &message, NULL, 0);
         if (r == -ECONNRESET)
                 return 0; /* given up before it began */
         if (r < 0 || message.type != GATE_GO)
                 return report(&plan, CHILD_JOIN, r < 0 ? -r : EBADMSG);
+        /* Told now only: a stub that ended by itself before GO could not be pinned by its pid. */
+        if (settled < 0)
+                return report(&plan, CHILD_FDS, -settled);
         r = join(plan.cgroup_fd);
         if (r < 0)
                 return report(&plan, CHILD_JOIN, -r);
