@@ -145,7 +145,7 @@ static int find_foreign_owner(void *userdata, int dirfd, const char *relative_pa
         return is_foreign_owner(&origin, userdata) ? -EEXIST : 0;
 }
 
-static const char *look_inside(const struct cgroup *cgroup) {
+const char *identity_check_end(const struct cgroup *cgroup) {
         _cleanup_free_ pid_t *pids = NULL;
         struct inside inside = { 0 };
         int r;
@@ -213,8 +213,6 @@ enum identity_verdict identity_cgroup(const struct record *record, struct cgroup
                 return verdict(IDENTITY_SKIP, ret_reason, "its cgroup cannot be opened");
 
         problem = check_marks(record, &cgroup, root_id);
-        if (!problem)
-                problem = look_inside(&cgroup);
         if (problem) {
                 cgroup_done(&cgroup);
                 return verdict(IDENTITY_SKIP, ret_reason, problem);

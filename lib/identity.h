@@ -7,7 +7,7 @@
 #include "record.h"
 
 enum identity_verdict {
-        IDENTITY_PROVEN,  /* the container is that of the record, and its to be ended */
+        IDENTITY_PROVEN,  /* the container is that of the record */
         IDENTITY_NOTHING, /* proven that nothing of it is left: the record may go */
         IDENTITY_SKIP,    /* cannot be judged from here, or does not match: never signalled, the record is kept */
 };
@@ -19,11 +19,12 @@ enum identity_verdict identity_origin(const struct record *record, const char **
 /* The owner, by pidfd alone. What cannot be told (another namespace, no access) is UNKNOWN: to be treated as alive. */
 enum process_life identity_owner(const struct record *record, const char **ret_reason);
 
-/* The cgroup of a subtree: has the recorded inode and carries the id in its xattr (where the kernel has them); is not the
- * root; holds neither us nor an ancestor of ours, nor the place of another owner that lives outside of it (an owner inside
- * of it is nested, and ends with it). Its absence proves something from the same cgroup namespace alone. *ret_cgroup is
- * set if PROVEN. */
+/* The cgroup of a subtree: has the recorded inode, carries the id in its xattr (where the kernel has them), and is not the
+ * root. Its absence proves something from the same cgroup namespace alone. *ret_cgroup is set if PROVEN. */
 enum identity_verdict identity_cgroup(const struct record *record, struct cgroup *ret_cgroup, const char **ret_reason);
+/* May it be ended from here? Why not, as a static string; NULL: it may. It must hold neither us nor an ancestor of ours,
+ * nor the place of another owner that lives outside of it (an owner inside of it is nested, and ends with it). */
+const char *identity_check_end(const struct cgroup *cgroup);
 
 /* The value of CGROUP_XATTR_OWNER on the directory of the owner of `origin`: "PID START_TIME INODE BOOT_ID PID_NAMESPACE".
  * malloc'd. */
