@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,13 +70,6 @@ static inline void plan_fd(struct child_plan *plan, int target, int source) {
         plan->fds[plan->n_fds++] = (struct child_fd){ .target = target, .source = source };
 }
 
-/* Both are for main(), where check does not take assertions yet. The stubs are two folders further, in tools. */
-static inline void probe_setup(void) {
-        _cleanup_free_ char *libexec = probe_path("../../tools");
-
-        setenv("CGTREE_LIBEXEC", libexec, 0);
-}
-
 /* False where clone3 is not to be had, as under valgrind: then direct birth has to say ENOSYS. */
 static inline bool can_be_born(void) {
         struct child_plan *plan = calloc(1, sizeof(*plan));
@@ -95,6 +89,16 @@ static inline bool can_be_born(void) {
         birth_free(birth);
         close(pidfd);
         return true;
+}
+
+static bool born; /* clone3 is to be had here */
+
+/* For main(), where check does not take assertions yet. The stubs are two folders further, in tools. */
+static inline void probe_setup(void) {
+        _cleanup_free_ char *libexec = probe_path("../../tools");
+
+        setenv("CGTREE_LIBEXEC", libexec, 0);
+        born = can_be_born();
 }
 
 /* ---- the ways ------------------------------------------------------------------------------------------------- */
@@ -268,4 +272,60 @@ static inline void probe_fails(enum way way, struct child_plan *plan, int cgroup
         probe_end(&probed, NULL);
         ck_assert_str_eq(probed.report, "");
         probed_done(&probed);
+}
+
+/* ---- tests of every way -----------------------------------------------------------------------------------------*/
+
+/* Every test of a way; nothing to test where it does not exist. */
+#define TEST_EACH_WAY(name)                                                                                            \
+        static void name##_by(enum way way);                                                                           \
+        START_TEST(name) {                                                                                             \
+                if (_i != WAY_BORN || born)                                                                            \
+                        name##_by((enum way)_i);                                                                       \
+        }                                                                                                              \
+        END_TEST                                                                                                       \
+        static void name##_by(enum way way)
+
+static inline struct child_plan *probe_plan(void) {
+        return plan_new(NULL, (const char *const[]){ "the probe", NULL });
+}
+
+/* The probe's descriptor `target` is what `fd` is here; -1: it has none of that number. */
+static inline void fd_is(const struct probed *probed, int target, int fd) {
+        _cleanup_free_ char *key = format("fd%d", target), *expected = NULL;
+        struct stat st;
+
+        if (fd >= 0) {
+                ck_assert_int_eq(fstat(fd, &st), 0);
+                expected = format("%lx:%lx %d", (unsigned long)st.st_dev, (unsigned long)st.st_ino,
+                        fcntl(fd, F_GETFL) & O_ACCMODE);
+        }
+        probed_is(probed, key, expected);
+}
+
+static inline int new_file(void) {
+        int fd = (int)syscall(SYS_memfd_create, "x", 1 /* MFD_CLOEXEC */);
+
+        ck_assert_int_ge(fd, 3);
+        return fd;
+}
+
+/* The same under a number of choice. */
+static inline int new_file_at(int number) {
+        int fd = new_file();
+
+        if (fd != number) {
+                ck_assert_int_eq(dup3(fd, number, O_CLOEXEC), number);
+                close(fd);
+        }
+        return number;
+}
+
+static inline void add_each_way(Suite *suite, const char *name, const TTest *const tests[]) {
+        TCase *tcase = tcase_create(name);
+
+        tcase_set_timeout(tcase, 60);
+        for (size_t i = 0; tests[i]; i++)
+                tcase_add_loop_test(tcase, tests[i], 0, _WAY_MAX);
+        suite_add_tcase(suite, tcase);
 }

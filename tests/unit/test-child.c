@@ -3,67 +3,14 @@
 /* What a child is to have at its exec, told by itself, for each of the ways into it. */
 
 #include <grp.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "probed.h"
 #include "scratch.h"
 
-static bool born; /* clone3 is to be had here */
-
-/* Every test of a way; nothing to test where it does not exist. */
-#define TEST_EACH_WAY(name)                                                                                            \
-        static void name##_by(enum way way);                                                                           \
-        START_TEST(name) {                                                                                             \
-                if (_i != WAY_BORN || born)                                                                            \
-                        name##_by((enum way)_i);                                                                       \
-        }                                                                                                              \
-        END_TEST                                                                                                       \
-        static void name##_by(enum way way)
-
 static uint64_t bit(int number) {
         return UINT64_C(1) << (number - 1);
-}
-
-static struct child_plan *probe_plan(void) {
-        return plan_new(NULL, (const char *const[]){ "the probe", NULL });
-}
-
-/* The probe's descriptor `target` is what `fd` is here; -1: it has none of that number. */
-static void fd_is(const struct probed *probed, int target, int fd) {
-        _cleanup_free_ char *key = format("fd%d", target), *expected = NULL;
-        struct stat st;
-
-        if (fd >= 0) {
-                ck_assert_int_eq(fstat(fd, &st), 0);
-                expected = format("%lx:%lx %d", (unsigned long)st.st_dev, (unsigned long)st.st_ino,
-                        fcntl(fd, F_GETFL) & O_ACCMODE);
-        }
-        probed_is(probed, key, expected);
-}
-
-static int new_file(void) {
-        int fd = (int)syscall(SYS_memfd_create, "x", 1 /* MFD_CLOEXEC */);
-
-        ck_assert_int_ge(fd, 3);
-        return fd;
-}
-
-/* The same under a number of choice. */
-static int new_file_at(int number) {
-        int fd = new_file();
-
-        if (fd != number) {
-                ck_assert_int_eq(dup3(fd, number, O_CLOEXEC), number);
-                close(fd);
-        }
-        return number;
 }
 
 /* ---- arguments, environment, nothing else ---------------------------------------------------------------------- */
@@ -420,207 +367,6 @@ TEST_EACH_WAY(test_user_not_allowed) {
         probe_fails(way, plan_for_other_user(probe), -1, CHILD_USER, EPERM);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------ */
-
-TEST_EACH_WAY(test_fds_swap) {
-        int a = new_file_at(33), b = new_file_at(34), c = new_file_at(35);
-        struct child_plan *plan = probe_plan();
-        struct probed probed;
-
-        plan_fd(plan, a, b);
-        plan_fd(plan, b, a);
-        probed = probe_whole(way, plan, -1);
-        fd_is(&probed, a, b);
-        fd_is(&probed, b, a);
-        fd_is(&probed, c, -1);
-        probed_done(&probed);
-
-        /* A ring of three, and the small numbers that scratch copies would like to have. */
-        plan = probe_plan();
-        plan_fd(plan, b, a);
-        plan_fd(plan, c, b);
-        plan_fd(plan, a, c);
-        for (int target = 0; target < 20; target++)
-                plan_fd(plan, target, a);
-        probed = probe_whole(way, plan, -1);
-        fd_is(&probed, b, a);
-        fd_is(&probed, c, b);
-        fd_is(&probed, a, c);
-        for (int target = 0; target < 20; target++)
-                fd_is(&probed, target, a);
-        fd_is(&probed, 20, -1);
-        probed_done(&probed);
-}
-
-TEST_EACH_WAY(test_fds_chain) {
-        int a = new_file_at(33), b = new_file_at(34), c = new_file_at(35);
-        struct child_plan *plan = probe_plan();
-        struct probed probed;
-
-        plan_fd(plan, a, c); /* a source above its target */
-        plan_fd(plan, b, a);
-        plan_fd(plan, 200, b); /* and below */
-        plan_fd(plan, c, c);   /* its own */
-        probed = probe_whole(way, plan, -1);
-        fd_is(&probed, a, c);
-        fd_is(&probed, b, a);
-        fd_is(&probed, 200, b);
-        fd_is(&probed, c, c);
-        probed_done(&probed);
-}
-
-/* Also where all three standard descriptors are closed here, so that everything that is opened gets their numbers. */
-TEST_EACH_WAY(test_fds_null) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC), file = new_file_at(33);
-
-        for (int closed = 0; closed < 2; closed++) {
-                struct child_plan *plan = probe_plan();
-                struct probed probed;
-
-                plan_fd(plan, 0, CGTREE_FD_NULL);
-                plan_fd(plan, 2, CGTREE_FD_NULL);
-                plan_fd(plan, 7, CGTREE_FD_NULL);
-                plan_fd(plan, 1, file);
-                if (closed)
-                        for (int fd = 0; fd <= 2; fd++)
-                                close(fd);
-                probed = probe_whole(way, plan, -1);
-                fd_is(&probed, 0, null);
-                fd_is(&probed, 1, file);
-                fd_is(&probed, 2, null);
-                fd_is(&probed, 7, null);
-                fd_is(&probed, 8, -1);
-                probed_done(&probed);
-        }
-}
-
-TEST_EACH_WAY(test_fds_inherit) {
-        int passed = new_file_at(33), source = new_file_at(34), closed = new_file_at(35), own = new_file_at(36);
-        int directory = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        struct child_plan *plan = probe_plan();
-        struct probed probed;
-
-        fcntl(passed, F_SETFD, 0);
-        plan->inherit_fds = true;
-        plan->directory_fd = directory;
-        plan->directory = strdup("proc");
-        plan_fd(plan, 40, source);
-        plan_fd(plan, 3, source);
-        plan_fd(plan, own, own);
-        probed = probe_whole(way, plan, -1);
-        for (int fd = 0; fd <= 2; fd++)
-                fd_is(&probed, fd, fd);
-        fd_is(&probed, passed, passed);
-        fd_is(&probed, 40, source);
-        fd_is(&probed, 3, source);
-        fd_is(&probed, own, own);
-        fd_is(&probed, source, -1);
-        fd_is(&probed, closed, -1);
-        for (int fd = 4; fd < 33; fd++) { /* what the test's runner has open is passed on; our own things are not */
-                int flags = fcntl(fd, F_GETFD);
-
-                fd_is(&probed, fd, flags >= 0 && !(flags & FD_CLOEXEC) ? fd : -1);
-        }
-        probed_done(&probed);
-        /* A caller's descriptors are as they were. */
-        ck_assert_int_eq(fcntl(source, F_GETFD), FD_CLOEXEC);
-        ck_assert_int_eq(fcntl(own, F_GETFD), FD_CLOEXEC);
-        ck_assert_int_eq(fcntl(directory, F_GETFD), FD_CLOEXEC);
-}
-
-TEST_EACH_WAY(test_fds_not_open) {
-        struct child_plan *plan = probe_plan();
-
-        plan_fd(plan, 5, 999);
-        if (way == WAY_GATED) {
-                struct gate gate;
-
-                ck_assert_int_eq(gate_start(plan, -1, &gate), -EBADF);
-                child_plan_free(plan);
-                return;
-        }
-        probe_fails(way, plan, -1, CHILD_FDS, EBADF);
-}
-
-/* Numbers up to the very limit, which leave no room above for scratch copies. */
-TEST_EACH_WAY(test_fds_at_the_limit) {
-        struct rlimit limit = { .rlim_cur = 128, .rlim_max = 128 };
-        int a = new_file_at(127), b = new_file_at(126);
-        struct child_plan *plan = probe_plan();
-        struct probed probed;
-
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-        plan_fd(plan, a, b);
-        plan_fd(plan, b, a);
-        if (way == WAY_GATED) { /* its socket has to be above */
-                probe_fails(way, plan, -1, CHILD_FDS, EINVAL);
-                return;
-        }
-        probed = probe_whole(way, plan, -1);
-        fd_is(&probed, a, b);
-        fd_is(&probed, b, a);
-        probed_done(&probed);
-}
-
-/* The whole process does without close_range from here on, as before Linux 5.9. */
-static void forbid_close_range(void) {
-        struct sock_filter rules[] = {
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = { .len = sizeof(rules) / sizeof(rules[0]), .filter = rules };
-
-        ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-        ck_assert_int_eq(syscall(SYS_close_range, 5000, 5000, 0), -1);
-        ck_assert_int_eq(errno, ENOSYS);
-}
-
-TEST_EACH_WAY(test_fds_without_close_range) {
-        int file = new_file_at(33);
-        struct child_plan *plan = probe_plan();
-        struct probed probed;
-
-        for (int fd = 200; fd < 500; fd++) /* more than one read of the directory */
-                ck_assert_int_eq(dup2(file, fd), fd);
-        forbid_close_range();
-        plan_fd(plan, 0, file);
-        plan_fd(plan, 300, file);
-        plan_fd(plan, 301, 301);
-        probed = probe_whole(way, plan, -1);
-        fd_is(&probed, 0, file);
-        fd_is(&probed, 300, file);
-        fd_is(&probed, 301, file);
-        for (int fd = 1; fd < 520; fd++)
-                if (fd != 300 && fd != 301)
-                        fd_is(&probed, fd, -1);
-        probed_done(&probed);
-}
-
-/* 0: with close_range; 1: without. */
-START_TEST(test_close_others) {
-        int file = new_file_at(300), kept[] = { 305, 301, 2, -1, 301, 300 };
-
-        for (int fd = 301; fd < 310; fd++)
-                ck_assert_int_eq(dup2(file, fd), fd);
-        if (fork() == 0) { /* check's own descriptors go too */
-                if (_i == 1)
-                        forbid_close_range();
-                if (child_close_others(kept, sizeof(kept) / sizeof(kept[0])) < 0)
-                        _exit(1);
-                for (int fd = 0; fd < 400; fd++)
-                        if ((fcntl(fd, F_GETFD) >= 0) != (fd == 305 || fd == 301 || fd == 300 || fd == 2))
-                                _exit(fd > 2 ? fd : 100 + fd);
-                _exit(0);
-        }
-        int status;
-        ck_assert_int_gt(wait(&status), 0);
-        ck_assert_int_eq(status, 0);
-}
-END_TEST
-
 /* ---- exec ------------------------------------------------------------------------------------------------------- */
 
 static struct child_plan *plan_of_paths(const char *const paths[]) {
@@ -696,15 +442,6 @@ START_TEST(test_steps_have_names) {
 }
 END_TEST
 
-static void add(Suite *suite, const char *name, const TTest *const tests[]) {
-        TCase *tcase = tcase_create(name);
-
-        tcase_set_timeout(tcase, 60);
-        for (size_t i = 0; tests[i]; i++)
-                tcase_add_loop_test(tcase, tests[i], 0, _WAY_MAX);
-        suite_add_tcase(suite, tcase);
-}
-
 int main(void) {
         Suite *suite = suite_create("child");
         TCase *plain = tcase_create("plain");
@@ -712,21 +449,17 @@ int main(void) {
         int failed;
 
         probe_setup();
-        born = can_be_born();
         scratch_make();
-        add(suite, "whole", (const TTest *const[]){ test_bare, NULL });
-        add(suite, "signals",
+        add_each_way(suite, "whole", (const TTest *const[]){ test_bare, NULL });
+        add_each_way(suite, "signals",
                 (const TTest *const[]){ test_signals_default, test_signals_asked_for, test_dies_by_term, NULL });
-        add(suite, "session",
+        add_each_way(suite, "session",
                 (const TTest *const[]){ test_session, test_foreground, test_foreground_is_of_others,
                         test_foreground_without_terminal, test_own_terminal, test_own_terminal_that_is_none, NULL });
-        add(suite, "directory", (const TTest *const[]){ test_directory, test_directory_fails, NULL });
-        add(suite, "user", (const TTest *const[]){ test_user, test_user_not_allowed, NULL });
-        add(suite, "fds",
-                (const TTest *const[]){ test_fds_swap, test_fds_chain, test_fds_null, test_fds_inherit,
-                        test_fds_not_open, test_fds_at_the_limit, test_fds_without_close_range, NULL });
-        add(suite, "exec", (const TTest *const[]){ test_exec_fails, test_exec_in_turn, test_exec_too_big, NULL });
-        tcase_add_loop_test(plain, test_close_others, 0, 2);
+        add_each_way(suite, "directory", (const TTest *const[]){ test_directory, test_directory_fails, NULL });
+        add_each_way(suite, "user", (const TTest *const[]){ test_user, test_user_not_allowed, NULL });
+        add_each_way(
+                suite, "exec", (const TTest *const[]){ test_exec_fails, test_exec_in_turn, test_exec_too_big, NULL });
         tcase_add_test(plain, test_steps_have_names);
         suite_add_tcase(suite, plain);
 

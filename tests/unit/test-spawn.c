@@ -423,7 +423,7 @@ int main(void) {
         probe_setup();
         tcase_set_timeout(tcase, 60);
         suite_add_tcase(suite, tcase);
-        if (!can_be_born())
+        if (!born)
                 tcase_add_test(tcase, test_not_to_be_had);
         else {
                 tcase_add_test(tcase, test_without_cgroup);
