@@ -280,8 +280,10 @@ int command_plan(const cgtree_command *command, const char *extra, struct child_
 
         for (size_t i = 0; i < command->n_fds; i++) {
                 struct child_fd fd = command->fds[i];
-                if (fd.source == CGTREE_FD_INHERIT && fcntl(fd.target, F_GETFD) < 0)
-                        continue; /* closed here: closed there */
+                /* Closed here: closed there. And where all is inherited, a plain exec decides: what is CLOEXEC, it closes. */
+                if (fd.source == CGTREE_FD_INHERIT &&
+                        (fcntl(fd.target, F_GETFD) < 0 || (command->inherit_fds && fd.target <= STDERR_FILENO)))
+                        continue;
                 if (fd.source == CGTREE_FD_INHERIT)
                         fd.source = fd.target;
                 plan->fds[plan->n_fds++] = fd;
