@@ -22,16 +22,16 @@ void report_placement(const struct run_options *options, cgtree_owner *owner) {
         enum cgtree_placement placement = cgtree_owner_get_placement(owner);
 
         if (placement == CGTREE_PLACEMENT_GROUP && options->placement == CGTREE_PLACEMENT_AUTO)
-                message(MESSAGE_NOTICE, "no cgroup can be had here, a process group has to do (--quiet hides this): %s",
+                message(MESSAGE_NOTICE,
+                        "running in a process group, with the weaker guarantee (--quiet hides this): %s",
                         reason_for(owner, CGTREE_PLACEMENT_SUBTREE));
 }
 
 void report_started(cgtree_tree *tree) {
         const char *cgroup = cgtree_tree_get_cgroup(tree);
 
-        message(MESSAGE_DETAIL, "tree %s: placement %s, %s%s, pid %d", cgtree_tree_get_id(tree),
-                cmd_placement_name(cgtree_tree_get_placement(tree)), cgroup ? "cgroup " : "no cgroup",
-                cgroup ? cgroup : "", (int)cgtree_tree_get_root(tree));
+        message(MESSAGE_DETAIL, "tree %s: placement %s, %s", cgtree_tree_get_id(tree),
+                cmd_placement_name(cgtree_tree_get_placement(tree)), cgroup ? cgroup : "no cgroup");
 }
 
 static void report_cause(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
