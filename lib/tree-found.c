@@ -31,6 +31,15 @@ static void watch_reaper(cgtree_tree *tree) {
         process_done(&reaper);
 }
 
+#define WATCH_USEC (20 * USEC_PER_MSEC) /* the end of a record makes no noise */
+
+bool tree_is_watched_only(cgtree_tree *tree) {
+        if (!tree->found || tree->state != TREE_ROOT_ENDED || !tree_record_stands(tree))
+                return false;
+        tree_wake_at(tree, now_usec() + WATCH_USEC);
+        return true;
+}
+
 static int new_private_owner(int records_fd, cgtree_owner **ret_owner) {
         cgtree_owner *owner;
         int r = cgtree_owner_new(&owner);

@@ -205,7 +205,8 @@ static bool is_due(cgtree_tree *tree, uint64_t when) {
 static enum tree_input look_at_life(cgtree_tree *tree) {
         if (!tree->root_ended && tree->placement->look_root(tree))
                 return INPUT_ROOT_ENDED;
-        if (tree->state != TREE_RUNNING && tree->placement->look_empty(tree) == 1 && tree->root_ended)
+        if (tree->state != TREE_RUNNING && tree->placement->look_empty(tree) == 1 && tree->root_ended &&
+                !tree_is_watched_only(tree))
                 return INPUT_EMPTY;
 
         if (tree->state == TREE_RUNNING || tree->state == TREE_ROOT_ENDED) {

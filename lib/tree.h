@@ -123,5 +123,9 @@ static inline bool tree_is_over(const cgtree_tree *tree) {
         return tree->state == TREE_SETTLED || tree->state == TREE_FAILED;
 }
 
+/* A found tree that we were not told to end, while its record stands: empty it may be because its first process is not
+ * born yet. Its owner, or who ends it, sees to its end. */
+bool tree_is_watched_only(cgtree_tree *tree);
+
 /* A tree of another process, proven by identity.c, with a private owner as its loop. Both are taken over on success. */
 int tree_new_found(int records_fd, struct record *record, struct cgroup *cgroup, cgtree_tree **ret_tree);
