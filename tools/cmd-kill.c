@@ -151,8 +151,15 @@ static int find_all(struct order *order) {
 
 /* ---- what is done to them ---- */
 
+static const char *target_name(const struct target *target) {
+        const char *name = cgtree_tree_get_name(target->tree);
+
+        return name ? name : cgtree_tree_get_command(target->tree);
+}
+
 static void target_failed(struct order *order, struct target *target, const char *what, int error) {
-        message(MESSAGE_ERROR, "tree %s: cannot %s: %s", cgtree_tree_get_id(target->tree), what, strerror(-error));
+        message(MESSAGE_ERROR, "tree %s (%s): cannot %s: %s", cgtree_tree_get_id(target->tree), target_name(target),
+                what, error == -EDEADLK ? "we are running in it ourselves; do it from outside" : strerror(-error));
         order->failed = true;
         target->over = true;
 }
@@ -162,15 +169,15 @@ static void send_signal(struct order *order, struct target *target) {
         int r = cgtree_tree_signal(target->tree, order->signal, false);
 
         if (r == -EPERM)
-                message(MESSAGE_ERROR, "tree %s: some of its processes may not be signalled",
-                        cgtree_tree_get_id(target->tree));
+                message(MESSAGE_ERROR, "tree %s (%s): we may not signal all of its processes",
+                        cgtree_tree_get_id(target->tree), target_name(target));
         if (r == -EPERM)
                 order->failed = true;
         else if (r < 0)
                 target_failed(order, target, "send the signal", r);
         else
                 message(MESSAGE_NOTICE, "tree %s (%s): %s was sent", cgtree_tree_get_id(target->tree),
-                        cgtree_tree_get_command(target->tree), signal_format(order->signal, name));
+                        target_name(target), signal_format(order->signal, name));
 }
 
 static void look(struct order *order, struct target *target) {
@@ -183,7 +190,7 @@ static void look(struct order *order, struct target *target) {
                 stray = cgtree_tree_get_stray(target->tree);
                 if (stray)
                         message(MESSAGE_NOTICE, "tree %s: its root had moved itself out, to the cgroup %s", id, stray);
-                message(MESSAGE_NOTICE, "tree %s (%s): gone", id, cgtree_tree_get_command(target->tree));
+                message(MESSAGE_NOTICE, "tree %s (%s): gone", id, target_name(target));
                 target->over = true;
         } else if (events & CGTREE_EVENT_SURVIVORS) {
                 survivors = cgtree_tree_get_survivors(target->tree);

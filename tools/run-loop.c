@@ -283,7 +283,7 @@ static void loop(struct run *run) {
                         finish(run, report_failure("wait", -errno));
                         break;
                 }
-                while (!run->finished && run_signals_next(&run->signals, &info))
+                while (fds[0].revents && !run->finished && run_signals_next(&run->signals, &info))
                         on_signal(run, &info);
                 dispatch(run);
         }

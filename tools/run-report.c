@@ -72,6 +72,11 @@ int report_failure(const char *what, int error) {
         return RUN_FAILED;
 }
 
+/* A record that cannot be written is the caller's to help, in one way. */
+static const char *records_hint(const char *words) {
+        return words && strstr(words, "record") ? "; --records=DIR chooses another directory" : "";
+}
+
 int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error) {
         const char *words = cgtree_owner_get_error(owner);
 
@@ -85,7 +90,7 @@ int report_open_failure(const struct run_options *options, cgtree_owner *owner, 
                         reason_for(owner, group ? CGTREE_PLACEMENT_GROUP : CGTREE_PLACEMENT_SUBTREE));
                 return RUN_FAILED;
         }
-        message(MESSAGE_ERROR, "%s", words && *words ? words : strerror(-error));
+        message(MESSAGE_ERROR, "%s%s", words && *words ? words : strerror(-error), records_hint(words));
         return RUN_FAILED;
 }
 
@@ -94,8 +99,7 @@ static bool interpreter_is_missing(const char *command, int error) {
         return error == -ENOENT && strchr(command, '/') && access(command, F_OK) == 0;
 }
 
-int report_spawn_failure(
-        const struct run_options *options, enum cgtree_step step, int error, const char *message_words) {
+int report_spawn_failure(const struct run_options *options, enum cgtree_step step, int error, const char *words) {
         const char *command = options->argv[0];
 
         if (step == CGTREE_STEP_EXEC) {
@@ -107,7 +111,7 @@ int report_spawn_failure(
                 message(MESSAGE_ERROR, "the name '%s' belongs to a tree that is there; see 'cgtree list'",
                         options->name);
         else
-                message(MESSAGE_ERROR, "%s", message_words && *message_words ? message_words : strerror(-error));
+                message(MESSAGE_ERROR, "%s%s", words && *words ? words : strerror(-error), records_hint(words));
         return RUN_FAILED;
 }
 
