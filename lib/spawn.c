@@ -123,7 +123,8 @@ int birth_begin(struct child_plan *plan, int cgroup_fd, struct birth **ret_birth
                 return r;
         pid = clone_child(birth, cgroup_fd, &pidfd);
         if (pid < 0) {
-                munmap(birth->region, birth->region_size);
+                birth->plan = NULL;
+                birth_release(birth);
                 return pid == -EINVAL ? -ENOSYS : (int)pid; /* a flag that this kernel does not know */
         }
         *ret_birth = birth;
@@ -168,7 +169,7 @@ const struct child_result *birth_result(const struct birth *birth) {
 }
 
 struct child_plan *birth_take_plan(struct birth *birth) {
-        return take_pointer(&birth->plan);
+        return child_is_here(birth) ? NULL : take_pointer(&birth->plan);
 }
 
 struct birth *birth_free(struct birth *birth) {

@@ -16,10 +16,11 @@ static int join(int cgroup_fd) {
 }
 
 /* Nobody to report to: the owner sees the end of file. */
-static int report(const struct gate_plan *plan, int step, int error) {
+static int report(struct gate_plan *plan, int step, int error) {
         struct gate_message message = { .type = GATE_FAILED, .step = step, .error = error };
 
         gate_message_send(plan->socket, &message, -1, 0);
+        gate_plan_done(plan);
         return 125;
 }
 
@@ -33,8 +34,10 @@ int main(int argc, char *argv[]) {
                 return write(STDERR_FILENO, usage, strlen(usage)) < 0 ? 1 : 2;
         settled = gate_plan_settle(&plan);
         r = gate_message_receive(plan.socket, &message, NULL, 0);
-        if (r == -ECONNRESET)
-                return 0; /* given up before it began */
+        if (r == -ECONNRESET) { /* given up before it began */
+                gate_plan_done(&plan);
+                return 0;
+        }
         if (r < 0 || message.type != GATE_GO)
                 return report(&plan, CHILD_JOIN, r < 0 ? -r : EBADMSG);
         /* Told now only: a stub that ended by itself before GO could not be pinned by its pid. */

@@ -82,8 +82,10 @@ static inline bool can_be_born(void) {
         plan->envp = strv_copy((const char *const[]){ NULL });
         plan->executables = strv_copy((const char *const[]){ "/nowhere/nothing", NULL });
         r = birth_begin(plan, -1, &birth, &pid, &pidfd);
-        if (r == -ENOSYS)
+        if (r == -ENOSYS) {
+                child_plan_free(plan);
                 return false;
+        }
         if (r < 0 || birth_wait(birth, pidfd, PROBE_BOUND_USEC) != BIRTH_FAILED || waitpid(pid, NULL, 0) != pid)
                 abort();
         birth_free(birth);

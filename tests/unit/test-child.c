@@ -332,6 +332,7 @@ TEST_EACH_WAY(test_user) {
                 int pidfd;
 
                 ck_assert_int_eq(birth_begin(plan, -1, &birth, &pid, &pidfd), -EINVAL);
+                child_plan_free(plan);
                 return;
         }
         probed = probe_whole(way, plan, -1);
