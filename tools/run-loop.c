@@ -120,13 +120,29 @@ static int configure_command(struct run *run) {
         return r < 0 ? report_failure("prepare the command", r) : 0;
 }
 
+static bool in_group(const struct run *run) {
+        return cgtree_owner_get_placement(run->owner) == CGTREE_PLACEMENT_GROUP;
+}
+
+/* With a cgroup the command stays in our own process group, where the terminal finds it as it would without us. Without one
+ * it needs a group of its own. The terminal goes to that group if the command talks to it; if it does not, the
+ * terminal belongs to those that we share our group with. */
+static int choose_session(struct run *run) {
+        bool talks;
+
+        if (!in_group(run) || run->terminal.fd < 0)
+                return 0;
+        /* Only a process's own controlling terminal has a foreground group for it. */
+        talks = (!run->options->null_stdin && tcgetpgrp(STDIN_FILENO) >= 0) || tcgetpgrp(STDOUT_FILENO) >= 0;
+        return cgtree_command_set_session(run->command, talks ? CGTREE_SESSION_FOREGROUND : CGTREE_SESSION_GROUP);
+}
+
 static void on_opened(struct run *run) {
-        int r = 0;
+        bool group = in_group(run);
+        int r;
 
         report_placement(run->options, run->owner);
-        /* A cgroup leaves the command in our own process group, where the terminal finds it as it would without us. */
-        if (cgtree_owner_get_placement(run->owner) == CGTREE_PLACEMENT_GROUP && run->terminal.fd >= 0)
-                r = cgtree_command_set_session(run->command, CGTREE_SESSION_FOREGROUND);
+        r = choose_session(run);
         if (r >= 0)
                 r = cgtree_begin_spawn(run->owner, run->command, &run->tree);
         if (r < 0) {
@@ -134,7 +150,8 @@ static void on_opened(struct run *run) {
                 enum cgtree_step step = cgtree_command_get_error(run->command, &words);
 
                 finish(run, report_spawn_failure(run->options, step, r, words));
-        }
+        } else if (!group && in_group(run))
+                report_placement(run->options, run->owner);
 }
 
 /* ---- signals ---- */
