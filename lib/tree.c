@@ -25,8 +25,12 @@ cgtree_tree *tree_allocate(cgtree_owner *owner) {
 void tree_release(cgtree_tree *tree) {
         if (!tree)
                 return;
-        if (tree->placement)
+        /* A forked child lets go of its copies alone: locks and freezes are shared with the owner. */
+        if (tree->placement && owner_check(tree->owner) >= 0)
                 tree->placement->done(tree);
+        cgroup_done(&tree->cgroup);
+        close_fd(&tree->events_fd);
+        close_fd(&tree->gate.pidfd);
         birth_free(tree->birth);
         child_plan_free(tree->plan);
         for (size_t i = 0; i < tree->n_pipes; i++) {
@@ -34,7 +38,7 @@ void tree_release(cgtree_tree *tree) {
                 close_fd(&tree->pipes[i].child_fd);
         }
         free(tree->pipes);
-        tree_close_fd(tree, &tree->gate.socket);
+        close_fd(&tree->gate.socket);
         close_fd(&tree->root_pidfd);
         close_fd(&tree->poll_fd);
         record_done(&tree->record);
