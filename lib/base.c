@@ -95,28 +95,3 @@ int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason) {
                 return refuse(ret_reason, -EOPNOTSUPP, "cgroup %s is systemd's and not delegated: " NEST_HELP, own);
         return open_writable(own, ret_base, ret_reason);
 }
-
-int base_make_home(const struct cgroup *base, const char *stamp, struct cgroup *ret_home, struct cgroup *ret_trees) {
-        char id[ID_LENGTH + 1];
-        int r = id_random(id);
-        if (r < 0)
-                return r;
-        _cleanup_free_ char *name = format("cgtree-%d-%.6s", (int)getpid(), id);
-        if (!name)
-                return -ENOMEM;
-
-        struct cgroup home = CGROUP_NONE;
-        r = cgroup_create(base, name, &home);
-        if (r < 0)
-                return r;
-        /* An unstamped home is only less tidy: sweep removes stamped ones alone. */
-        (void)cgroup_set_xattr(&home, CGROUP_XATTR_OWNER, stamp);
-        r = cgroup_create(&home, "trees", ret_trees);
-        if (r < 0) {
-                (void)cgroup_remove(base, name, 0);
-                cgroup_done(&home);
-                return r;
-        }
-        *ret_home = home;
-        return 0;
-}

@@ -8,5 +8,3 @@
 /* Opens it. `wanted`: NULL, "self" or a path. On failure *ret_reason is a sentence, malloc'd (or NULL: out of
  * memory): why not, and what would help. */
 int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason);
-/* cgtree-PID-RANDOM and its `trees` below the base, stamped with who we are. */
-int base_make_home(const struct cgroup *base, const char *stamp, struct cgroup *ret_home, struct cgroup *ret_trees);

@@ -16,7 +16,8 @@
  *            2 ms at most (the usual exec takes a tenth of that); progress then comes by get_fd() + dispatch().
  * Threads    One owner may be used by many threads (it locks inside). A tree or command: by one thread at a time.
  *            No global state; two owners in one process know nothing of each other.
- * Signals    No call of this library may be made in a signal handler.
+ * Signals    Only calls marked [signal-safe] may run in a signal handler: in any thread, at any moment, also while any
+ *            other call of this library is in progress. They keep errno, take no lock, allocate nothing, wait for nothing.
  * fork       A forked child owns nothing: every call gives -ECHILD (or NULL, 0, false); only *_free is allowed, and
  *            frees memory alone. Open the owner after daemon(3).
  * Children   Roots are your children: SIGCHLD arrives as for any child, the library reaps exactly its own roots and
@@ -67,6 +68,9 @@ int cgtree_owner_set_base(cgtree_owner *owner, const char *cgroup);
 int cgtree_owner_set_records(cgtree_owner *owner, const char *directory);
 /** Grace of terminate (default 1.5 s), and what an owner's death gives (default 0: SIGKILL at once). */
 int cgtree_owner_set_grace(cgtree_owner *owner, uint64_t terminate_usec, uint64_t owner_death_usec);
+/** The guard stays a child of this process, which cgtree_owner_close() reaps: for programs that wait for no child but
+ *  their own. Default: no; it is nobody's, so that it neither holds up a `while (wait(NULL) > 0)` nor is reaped by it. */
+int cgtree_owner_set_guard_is_child(cgtree_owner *owner, bool yes);
 /** Syslog priorities; called in the thread that called the library. */
 typedef void (*cgtree_log_fn)(void *userdata, int priority, const char *message);
 int cgtree_owner_set_log(cgtree_owner *owner, cgtree_log_fn fn, void *userdata);
@@ -97,8 +101,16 @@ int cgtree_owner_dispatch(cgtree_owner *owner, cgtree_tree **ret_tree, unsigned 
 int cgtree_owner_terminate_all(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeout_usec);
 /** terminate_all, and no spawn after it (-ESHUTDOWN). The handle may be freed in either case. */
 int cgtree_owner_close(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeout_usec);
-/** Closes descriptors and frees. Trees of an owner freed without close end like those of an owner that died: by
- *  their reaper or the next sweep, once this process is gone. Tree handles become invalid. NULL is fine. */
+/** [signal-safe] SIGKILL to every tree: one write for all subtrees, one message for each group. Requests, does not verify,
+ *  does not settle: no state changes here. A failure at one does not stop the others. Repeatable; a birth in progress is
+ *  included. Returns how many could not be asked. */
+int cgtree_owner_kill_now(cgtree_owner *owner);
+/** [signal-safe] TERM now, KILL after the terminate grace, done by the guard even if we are SIGKILLed meanwhile. From now
+ *  on spawns give -ESHUTDOWN, and a birth in progress is ended. Idempotent. Without a guard: kill_now. */
+int cgtree_owner_begin_teardown(cgtree_owner *owner);
+
+/** Closes descriptors and frees. Trees of an owner freed without close end like those of an owner that died: at once,
+ *  by their guard. Tree handles become invalid. NULL is fine. */
 void cgtree_owner_free(cgtree_owner *owner);
 
 /* ---- command: what to run, as data; may be used for many spawns -------------------------------------- */

@@ -30,6 +30,9 @@ enum gate_message_type {
         GATE_KILL,         /* to: SIGKILL until no child is left */
         GATE_RESUME,       /* to: foreground and SIGCONT for the root's group */
         GATE_EMPTY,        /* from: no child is left; it exits after this */
+        /* guard only (guard.h), which says GATE_READY too, with its own pidfd */
+        GATE_TEARDOWN, /* to: end all trees within the grace; the owner may go meanwhile */
+        GATE_BYE,      /* to: nothing is left to guard; it exits */
 };
 struct gate_message {
         int type, step, error, code, status;

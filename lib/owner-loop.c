@@ -27,7 +27,7 @@ static void epoll_remove(int poll_fd, int fd) {
 
 /* The eventfd is readable as long as there is news. */
 static void show_readiness(cgtree_owner *owner) {
-        bool ready = owner->news_first || !owner->opened_told;
+        bool ready = owner->news_first || (!owner->opened_told && owner_is_ready(owner) != 0);
         if (owner->ready_fd < 0 || ready == owner->ready)
                 return;
         eventfd_t count;
@@ -144,13 +144,21 @@ void owner_watch(cgtree_owner *owner, cgtree_tree *tree) {
         arm_timer(owner);
 }
 
+/* Until it has said that it is ready, the guard is what the owner waits for. */
+static int watch_guard(cgtree_owner *owner) {
+        bool waits = !owner->opened_told && owner->home.guard.socket >= 0;
+        return waits ? epoll_add(owner->poll_fd, owner->home.guard.socket, EPOLLIN, NULL) : 0;
+}
+
 static int make_loop(cgtree_owner *owner) {
         if ((owner->poll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
                 (owner->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0 ||
                 (owner->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
                 return -errno;
         int r = epoll_add(owner->poll_fd, owner->timer_fd, EPOLLIN, NULL);
-        return r < 0 ? r : epoll_add(owner->poll_fd, owner->ready_fd, EPOLLIN, NULL);
+        if (r >= 0)
+                r = epoll_add(owner->poll_fd, owner->ready_fd, EPOLLIN, NULL);
+        return r < 0 ? r : watch_guard(owner);
 }
 
 int owner_loop_enable(cgtree_owner *owner) {
@@ -240,9 +248,13 @@ int cgtree_owner_get_fd(cgtree_owner *owner) {
 static int next_news(cgtree_owner *owner, cgtree_tree **ret_tree, unsigned *ret_events) {
         cgtree_tree *tree = NULL;
         unsigned events = CGTREE_EVENT_OPENED;
-        if (!owner->opened_told)
+        if (!owner->opened_told) {
+                int r = owner_is_ready(owner);
+                if (r <= 0)
+                        return r;
                 owner->opened_told = true;
-        else if ((tree = owner->news_first)) {
+                epoll_remove(owner->poll_fd, owner->home.guard.socket);
+        } else if ((tree = owner->news_first)) {
                 events = tree->news;
                 tree->news = 0;
                 owner_forget_news(owner, tree);

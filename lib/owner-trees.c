@@ -71,13 +71,18 @@ int owner_enter(cgtree_tree *tree) {
         return r;
 }
 
+static bool is_teardown(const cgtree_owner *owner) {
+        return __atomic_load_n(&owner->teardown, __ATOMIC_ACQUIRE) ||
+               __atomic_load_n(&owner->teardown_asked, __ATOMIC_ACQUIRE);
+}
+
 /* During a teardown each thread that is in a call on a tree ends its own. */
 static void join_teardown(cgtree_tree *tree) {
         if (tree->torn_down || tree_is_over(tree))
                 return;
         tree->torn_down = true;
-        tree->grace_usec = tree->owner->teardown_grace_usec == CGTREE_DEFAULT ? tree->grace_usec
-                                                                              : tree->owner->teardown_grace_usec;
+        if (tree->owner->teardown && tree->owner->teardown_grace_usec != CGTREE_DEFAULT)
+                tree->grace_usec = tree->owner->teardown_grace_usec;
         if (tree->cause == CGTREE_CAUSE_NONE)
                 tree->cause = CGTREE_CAUSE_OWNER;
         tree->begin_signal = tree->end_signal;
@@ -88,7 +93,7 @@ void owner_leave(cgtree_tree *tree) {
         cgtree_owner *owner = tree->owner;
         tree_step(tree);
         pthread_mutex_lock(&owner->lock);
-        if (owner->teardown && !tree->torn_down) {
+        if (is_teardown(owner) && !tree->torn_down) {
                 join_teardown(tree);
                 tree_step(tree);
         }
@@ -121,7 +126,7 @@ int owner_wait(cgtree_tree *tree, bool (*done)(const cgtree_tree *tree), uint64_
                 tree_step(tree);
                 if (done(tree))
                         return 0;
-                if (__atomic_load_n(&tree->owner->teardown, __ATOMIC_ACQUIRE) && !tree->torn_down) {
+                if (is_teardown(tree->owner) && !tree->torn_down) {
                         join_teardown(tree);
                         continue;
                 }

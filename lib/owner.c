@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "records.h"
 
 #define DEFAULT_GRACE_USEC (1500 * USEC_PER_MSEC)
+#define OPEN_BOUND_USEC    (3 * USEC_PER_SEC)
 #define LOOK_AGAIN_USEC    (60 * USEC_PER_SEC)
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -39,7 +41,7 @@ int cgtree_owner_new(cgtree_owner **ret_owner) {
                 return -ENOMEM;
         pthread_mutex_init(&owner->lock, NULL);
         owner->records_fd = owner->poll_fd = owner->timer_fd = owner->ready_fd = owner->alarm_fd = -1;
-        owner->base_cgroup = owner->home = owner->trees_cgroup = (struct cgroup)CGROUP_NONE;
+        home_init(&owner->home, &owner->kill_set);
         owner->minimum = CGTREE_GUARANTEE_GROUP;
         owner->grace_usec = DEFAULT_GRACE_USEC;
         owner->timer_at = USEC_FOREVER;
@@ -118,6 +120,13 @@ int cgtree_owner_set_grace(cgtree_owner *owner, uint64_t terminate_usec, uint64_
         return 0;
 }
 
+int cgtree_owner_set_guard_is_child(cgtree_owner *owner, bool yes) {
+        int r = check_option(owner);
+        if (r >= 0)
+                owner->guard_is_child = yes;
+        return r;
+}
+
 int cgtree_owner_set_log(cgtree_owner *owner, cgtree_log_fn fn, void *userdata) {
         int r = check_option(owner);
         if (r < 0)
@@ -146,32 +155,32 @@ static void set_error(cgtree_owner *owner, const char *template, ...) {
         owner->error = message;
 }
 
-void owner_remove_home(cgtree_owner *owner) {
-        if (owner->home.fd >= 0) {
-                (void)unlinkat(owner->home.fd, "trees", AT_REMOVEDIR);
-                (void)unlinkat(owner->base_cgroup.fd, strrchr(owner->home.path, '/') + 1, AT_REMOVEDIR);
-        }
-        cgroup_done(&owner->trees_cgroup);
-        cgroup_done(&owner->home);
+static int make_home(cgtree_owner *owner) {
+        struct home *home = &owner->home;
+        free(home->stamp);
+        home->stamp = identity_stamp(&owner->origin);
+        if (!home->stamp)
+                return -ENOMEM;
+        home->guard_options.records_fd = owner->records_fd;
+        home->guard_options.grace_usec = owner->grace_usec;
+        home->guard_options.death_grace_usec = owner->death_grace_usec;
+        home->guard_options.as_child = owner->guard_is_child;
+        return home_make(home);
 }
 
-int owner_make_home(cgtree_owner *owner) {
-        _cleanup_free_ char *stamp = identity_stamp(&owner->origin);
-        if (!stamp)
-                return -ENOMEM;
-        owner_remove_home(owner);
-        return base_make_home(&owner->base_cgroup, stamp, &owner->home, &owner->trees_cgroup);
+int owner_is_ready(cgtree_owner *owner) {
+        return owner->placement == &placement_subtree ? home_look(&owner->home) : 1;
 }
 
 static int open_subtree(cgtree_owner *owner) {
         char *reason = NULL;
         const char *wanted = owner->base ? owner->base : getenv("CGTREE_BASE");
-        cgroup_done(&owner->base_cgroup);
-        int r = base_open(wanted && wanted[0] ? wanted : NULL, &owner->base_cgroup, &reason);
+        cgroup_done(&owner->home.base);
+        int r = base_open(wanted && wanted[0] ? wanted : NULL, &owner->home.base, &reason);
         if (r >= 0) {
-                r = owner_make_home(owner);
+                r = make_home(owner);
                 if (r < 0)
-                        reason = format("no cgroup can be made in %s: %s", owner->base_cgroup.path, strerror(-r));
+                        reason = format("no guarded cgroup can be made in %s: %s", owner->home.base.path, strerror(-r));
         }
         set_reason(owner, CGTREE_PLACEMENT_SUBTREE, reason);
         if (r >= 0)
@@ -254,9 +263,6 @@ static int open_owner(cgtree_owner *owner) {
 }
 
 static void close_descriptors(cgtree_owner *owner) {
-        cgroup_done(&owner->trees_cgroup);
-        cgroup_done(&owner->home);
-        cgroup_done(&owner->base_cgroup);
         close_fd(&owner->records_fd);
         close_fd(&owner->alarm_fd);
         close_fd(&owner->ready_fd);
@@ -277,7 +283,7 @@ int cgtree_owner_begin_open(cgtree_owner *owner) {
         if (r >= 0)
                 owner->open = true;
         else {
-                owner_remove_home(owner);
+                home_leave(&owner->home);
                 close_descriptors(owner);
         }
         pthread_mutex_unlock(&owner->lock);
@@ -285,12 +291,19 @@ int cgtree_owner_begin_open(cgtree_owner *owner) {
 }
 
 int cgtree_owner_open(cgtree_owner *owner, uint64_t timeout_usec) {
-        /* No placement of today asks anybody, so nothing is waited for. */
-        (void)timeout_usec;
         int r = cgtree_owner_begin_open(owner);
-        if (r >= 0)
-                owner->opened_told = true;
-        return r;
+        if (r < 0)
+                return r;
+        uint64_t deadline = usec_add(now_usec(), timeout_usec < OPEN_BOUND_USEC ? timeout_usec : OPEN_BOUND_USEC);
+        while ((r = owner_is_ready(owner)) == 0) {
+                uint64_t now = now_usec();
+                if (now >= deadline)
+                        break;
+                struct pollfd source = { .fd = owner->home.guard.socket, .events = POLLIN };
+                (void)poll(&source, 1, (int)((deadline - now) / 1000) + 1);
+        }
+        owner->opened_told = true;
+        return r < 0 ? r : 0;
 }
 
 enum cgtree_placement cgtree_owner_get_placement(cgtree_owner *owner) {
@@ -318,6 +331,26 @@ int cgtree_owner_terminate_all(cgtree_owner *owner, uint64_t grace_usec, uint64_
         return r < 0 ? r : owner_tear_down(owner, grace_usec, timeout_usec);
 }
 
+/* [signal-safe], both. The mark is read first: in a forked child nothing else may be. */
+int cgtree_owner_kill_now(cgtree_owner *owner) {
+        if (!owner)
+                return -EINVAL;
+        if (owner_check(owner) < 0)
+                return -ECHILD;
+        __atomic_add_fetch(&owner->n_kills, 1, __ATOMIC_SEQ_CST);
+        return kill_set_kill(&owner->kill_set);
+}
+
+int cgtree_owner_begin_teardown(cgtree_owner *owner) {
+        if (!owner)
+                return -EINVAL;
+        if (owner_check(owner) < 0)
+                return -ECHILD;
+        if (__atomic_exchange_n(&owner->teardown_asked, true, __ATOMIC_SEQ_CST))
+                return 0;
+        return kill_set_tear_down(&owner->kill_set);
+}
+
 int cgtree_owner_close(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeout_usec) {
         if (!owner)
                 return -EINVAL;
@@ -332,7 +365,10 @@ int cgtree_owner_close(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeou
                 return 0;
         r = owner_tear_down(owner, grace_usec, timeout_usec);
         pthread_mutex_lock(&owner->lock);
-        owner_remove_home(owner);
+        if (r >= 0)
+                home_leave(&owner->home);
+        else
+                home_abandon(&owner->home);
         pthread_mutex_unlock(&owner->lock);
         return r;
 }
@@ -342,13 +378,15 @@ void cgtree_owner_free(cgtree_owner *owner) {
                 return;
         bool ours = owner_check(owner) >= 0;
         if (ours && owner->open && owner->n_living == 0)
-                owner_remove_home(owner);
+                home_leave(&owner->home);
         /* Before the trees, so that a forked child takes nothing out of an epoll set that it shares with us. */
         close_descriptors(owner);
         for (cgtree_tree *tree = owner->trees, *next; tree; tree = next) {
                 next = tree->next;
                 tree_release(tree);
         }
+        home_done(&owner->home);
+        kill_set_done(&owner->kill_set);
         deadlines_done(&owner->deadlines);
         record_done(&owner->origin);
         for (size_t i = 0; i < sizeof(owner->reasons) / sizeof(owner->reasons[0]); i++)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "deadlines.h"
+#include "home.h"
 #include "tree.h"
 
 struct cgtree_owner {
@@ -20,6 +21,8 @@ struct cgtree_owner {
         cgtree_log_fn log;
         void *log_userdata;
 
+        bool guard_is_child;
+
         bool open, opened_told, closed;
         char *error;
         char *reasons[CGTREE_PLACEMENT_GROUP + 1];
@@ -30,7 +33,7 @@ struct cgtree_owner {
         char *records_path;
 
         /* subtree */
-        struct cgroup base_cgroup, home, trees_cgroup;
+        struct home home;
         bool no_clone_into; /* learned: births go through the gate */
 
         /* trees */
@@ -47,6 +50,9 @@ struct cgtree_owner {
         /* teardown */
         int alarm_fd; /* readable while a teardown wants threads in blocking calls to end their own trees */
         bool teardown;
+        bool teardown_asked; /* cgtree_owner_begin_teardown(): for good */
+        unsigned n_kills;    /* cgtree_owner_kill_now(), so far */
+        struct kill_set kill_set;
         uint64_t teardown_grace_usec;
 };
 
@@ -54,9 +60,8 @@ struct cgtree_owner {
 int owner_check(const cgtree_owner *owner);
 void owner_log(cgtree_owner *owner, int priority, const char *template, ...) __attribute__((format(printf, 3, 4)));
 
-/* The place of the subtree placement: HOME and HOME/trees, made (anew, when somebody removed it). */
-int owner_make_home(cgtree_owner *owner);
-void owner_remove_home(cgtree_owner *owner);
+/* 1: trees may be born. 0: not yet. < 0: its guard cannot be had. */
+int owner_is_ready(cgtree_owner *owner);
 /* AUTO below the best: a better placement may be there by now. With the lock held. */
 int owner_look_again(cgtree_owner *owner);
 /* The subtree turned out to have no place for a tree. */

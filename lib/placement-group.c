@@ -24,7 +24,10 @@ static int group_begin_birth(cgtree_tree *tree) {
         int r = reaper_start(tree->plan, &tree->gate);
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot start cgtree-reaper: %s", strerror(-r));
-        return 0;
+        pthread_mutex_lock(&tree->owner->home.lock);
+        tree->kill_slot = kill_set_add(&tree->owner->kill_set, KILL_REAPER, tree->gate.socket);
+        pthread_mutex_unlock(&tree->owner->home.lock);
+        return tree->kill_slot ? 0 : tree_fail(tree, CGTREE_STEP_PLACE, -ENOMEM, "out of memory");
 }
 
 static int identify_child(pid_t pid, int pidfd, struct process_identity *ret_identity) {
@@ -56,8 +59,15 @@ static int admit_root(cgtree_tree *tree, pid_t pid, int *pidfd) {
         return 0;
 }
 
-static void lose_reaper(cgtree_tree *tree) {
+static void close_socket(cgtree_tree *tree) {
+        pthread_mutex_lock(&tree->owner->home.lock);
+        kill_set_remove(&tree->owner->kill_set, &tree->kill_slot);
+        pthread_mutex_unlock(&tree->owner->home.lock);
         tree_close_fd(tree, &tree->gate.socket);
+}
+
+static void lose_reaper(cgtree_tree *tree) {
+        close_socket(tree);
         if (tree->reaper_done || tree->outside)
                 return;
         tree->outside = true;
@@ -205,7 +215,7 @@ static int group_remove(cgtree_tree *tree) {
 
 static void group_done(cgtree_tree *tree) {
         reap_reaper(tree);
-        tree_close_fd(tree, &tree->gate.socket);
+        close_socket(tree);
         tree_close_fd(tree, &tree->gate.pidfd);
 }
 

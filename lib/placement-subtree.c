@@ -24,15 +24,12 @@
 /* The tree's directory; the owner's own is made anew when somebody removed it. */
 static int create_cgroup(cgtree_tree *tree) {
         cgtree_owner *owner = tree->owner;
-        int r = cgroup_create(&owner->trees_cgroup, tree->record.id, &tree->cgroup);
-        if (r == -ENOENT || r == -ENODEV) {
-                owner_log(owner, LOG_NOTICE, "cgroup %s is gone: making it anew", owner->trees_cgroup.path);
-                r = owner_make_home(owner);
-                if (r >= 0)
-                        r = cgroup_create(&owner->trees_cgroup, tree->record.id, &tree->cgroup);
-        }
+        bool renewed;
+        int r = home_create_tree(&owner->home, tree->record.id, &tree->cgroup, &renewed);
+        if (renewed)
+                owner_log(owner, LOG_NOTICE, "the cgroup of this owner was removed by somebody: it is made anew");
         if (r < 0)
-                return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot make a cgroup in %s: %s", owner->trees_cgroup.path,
+                return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot make a cgroup in %s: %s", owner->home.base.path,
                         strerror(-r));
         r = cgroup_set_xattr(&tree->cgroup, CGROUP_XATTR_ID, tree->record.id);
         if (r < 0 && r != -EOPNOTSUPP) /* kernels before 5.7 have none: the inode alone proves it there */
@@ -108,7 +105,8 @@ static int subtree_begin_birth(cgtree_tree *tree) {
  * for a member of the cgroup's killed past (spurious SIGKILL of CLONE_INTO_CGROUP children, 6.12.14 to 6.12.114
  * and 6.18). An ender holds the lock until the record is gone. */
 static bool was_asked_for(cgtree_tree *tree) {
-        return tree->owner->teardown || flock(tree->cgroup.fd, LOCK_EX | LOCK_NB) < 0 || !tree_record_stands(tree);
+        return tree->owner->teardown || tree->owner->teardown_asked || tree->owner->n_kills != tree->n_kills_before ||
+               flock(tree->cgroup.fd, LOCK_EX | LOCK_NB) < 0 || !tree_record_stands(tree);
 }
 
 /* Once, in a new cgroup with a new record, the child joining by itself: then the kernel does not compare. */
@@ -128,7 +126,7 @@ static enum tree_input retry_birth(cgtree_tree *tree) {
         (void)record_unlink(owner->records_fd, tree->record.id, tree->record.name);
         tree->recorded = false;
         cgroup_done(&tree->cgroup);
-        (void)cgroup_remove(&owner->trees_cgroup, tree->record.id, REMOVE_GIVE_UP_USEC);
+        (void)home_remove_tree(&owner->home, tree->record.id, REMOVE_GIVE_UP_USEC);
         free(tree->record.cgroup);
         tree->record.cgroup = NULL;
         owner->no_clone_into = true;
@@ -277,7 +275,7 @@ static int subtree_remove(cgtree_tree *tree) {
                 return 0;
         struct stat status;
         bool had_inner = fstat(tree->cgroup.fd, &status) >= 0 && status.st_nlink > 2;
-        int r = cgroup_remove(&tree->owner->trees_cgroup, tree->record.id, 0);
+        int r = home_remove_tree(&tree->owner->home, tree->record.id, 0);
         if (r == -EBUSY) {
                 /* From 6.19 on the dead may be unlinked after they were reaped. */
                 uint64_t now = now_usec();

@@ -63,7 +63,7 @@ static int place(cgtree_tree *tree, struct cgroup *cgroup) {
                 watch_reaper(tree);
                 return 0;
         }
-        int r = open_parent(&tree->record, &tree->owner->trees_cgroup);
+        int r = open_parent(&tree->record, &tree->owner->home.trees);
         if (r < 0)
                 return r;
         tree->placement = &placement_subtree;

@@ -109,7 +109,7 @@ static int new_tree(cgtree_owner *owner, const cgtree_command *command, cgtree_t
 static int admit(cgtree_owner *owner, const cgtree_command *command, cgtree_tree **ret_tree) {
         pthread_mutex_lock(&owner->lock);
         cgtree_tree *tree = NULL;
-        int r = !owner->open ? -ENOTCONN : owner->closed || owner->teardown ? -ESHUTDOWN : 0;
+        int r = !owner->open ? -ENOTCONN : owner->closed || owner->teardown || owner->teardown_asked ? -ESHUTDOWN : 0;
         if (r >= 0)
                 r = owner_look_again(owner);
         if (r >= 0)
@@ -149,8 +149,6 @@ static int spawn_once(
         int r = admit(owner, command, &tree);
         if (r < 0)
                 return r;
-        if (tree->placement->begin_birth(tree) < 0)
-                tree_apply(tree, INPUT_BIRTH_FAILED);
         r = owner_wait(tree, is_born, wait ? TREE_BIRTH_BOUND_USEC + TREE_KILL_BOUND_USEC : BEGIN_BOUND_USEC);
         if (r < 0 && tree->error == 0 && !wait)
                 r = 0; /* it is on its way */

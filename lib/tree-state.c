@@ -7,6 +7,8 @@
 
 #include "owner.h"
 
+#define READY_LOOK_USEC UINT64_C(300)
+
 /* A tree's life. One row for each state and input: where it goes, and what is done on the way. What is not in the
  * table has no meaning in that state, and changes nothing. */
 
@@ -179,8 +181,26 @@ void tree_apply(cgtree_tree *tree, enum tree_input input) {
 
 /* ---- looking around ------------------------------------------------------------------------------------------- */
 
+/* Once the owner is ready, which it mostly is at once. */
+static enum tree_input begin_birth(cgtree_tree *tree) {
+        int r = owner_is_ready(tree->owner);
+        if (r == 0) {
+                tree_wake_at(tree, now_usec() + READY_LOOK_USEC);
+                return INPUT_NONE;
+        }
+        tree->begun = true;
+        tree->n_kills_before = __atomic_load_n(&tree->owner->n_kills, __ATOMIC_SEQ_CST);
+        if (r < 0)
+                tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot start cgtree-guard: %s", strerror(-r));
+        else
+                r = tree->placement->begin_birth(tree);
+        return r < 0 ? INPUT_BIRTH_FAILED : INPUT_NONE;
+}
+
 static enum tree_input look_at_birth(cgtree_tree *tree) {
-        enum tree_input input = tree->placement->look_birth(tree);
+        enum tree_input input = tree->begun ? INPUT_NONE : begin_birth(tree);
+        if (input == INPUT_NONE && tree->begun)
+                input = tree->placement->look_birth(tree);
         if (input != INPUT_NONE)
                 return input;
         if (now_usec() < tree->birth_deadline) {

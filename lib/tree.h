@@ -54,9 +54,12 @@ struct cgtree_tree {
 
         /* birth */
         struct child_plan *plan;
-        struct birth *birth; /* direct */
-        struct gate gate;    /* through a stub; for the group placement the reaper, kept as long as the tree */
+        struct birth *birth;         /* direct */
+        struct kill_slot *kill_slot; /* group: the reaper's */
+        struct gate gate;            /* through a stub; for the group placement the reaper, kept as long as the tree */
+        bool begun;                  /* the owner was ready for it */
         bool retried;
+        unsigned n_kills_before; /* owner->n_kills when it began */
         uint64_t birth_deadline;
         struct tree_pipe *pipes;
         size_t n_pipes;

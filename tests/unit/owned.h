@@ -39,7 +39,7 @@ static inline void owned_open(enum cgtree_placement wanted) {
 
 /* Closes it and sees that nothing is left: no record, no cgroup, no child. */
 static inline void owned_close(void) {
-        _cleanup_free_ char *home = owner->home.path ? strdup(owner->home.path) : NULL;
+        _cleanup_free_ char *home = owner->home.directory.path ? strdup(owner->home.directory.path) : NULL;
         ck_assert_int_eq(cgtree_owner_close(owner, 0, LONG_USEC), 0);
         ck_assert_uint_eq(scratch_count(records), 0);
         cgtree_owner_free(owner);

@@ -129,7 +129,7 @@ END_TEST
 
 START_TEST(a_birth_can_be_cancelled) {
         owned_open(CGTREE_PLACEMENT_SUBTREE);
-        ck_assert_int_eq(cgroup_freeze(&owner->trees_cgroup, true), 0);
+        ck_assert_int_eq(cgroup_freeze(&owner->home.trees, true), 0);
         cgtree_command *command = owned_command("exit 0");
         cgtree_tree *tree;
         uint64_t before = now_usec();
@@ -145,7 +145,7 @@ START_TEST(a_birth_can_be_cancelled) {
         }
         ck_assert_uint_eq(seen, CGTREE_EVENT_FAILED);
         ck_assert_int_eq(cgtree_tree_get_error(tree, NULL, NULL), -ECANCELED);
-        ck_assert_int_eq(cgroup_freeze(&owner->trees_cgroup, false), 0);
+        ck_assert_int_eq(cgroup_freeze(&owner->home.trees, false), 0);
         cgtree_tree_free(tree);
         cgtree_command_free(command);
         owned_close();
@@ -190,7 +190,7 @@ END_TEST
 /* An ender holds the lock: then a SIGKILL was asked for, and nothing is born again. */
 START_TEST(a_newborn_killed_on_purpose_stays_dead) {
         owned_open(CGTREE_PLACEMENT_SUBTREE);
-        ck_assert_int_eq(cgroup_freeze(&owner->trees_cgroup, true), 0);
+        ck_assert_int_eq(cgroup_freeze(&owner->home.trees, true), 0);
         cgtree_command *command = owned_command("exit 0");
         cgtree_tree *tree;
         ck_assert_int_eq(cgtree_begin_spawn(owner, command, &tree), 0);
@@ -200,7 +200,7 @@ START_TEST(a_newborn_killed_on_purpose_stays_dead) {
         ck_assert_int_eq(cgroup_kill(&same), 0);
         ck_assert_int_eq(cgtree_tree_wait_empty(tree, LONG_USEC), 0);
         ck_assert_int_eq(cgtree_tree_get_error(tree, NULL, NULL), -ECANCELED);
-        ck_assert_int_eq(cgroup_freeze(&owner->trees_cgroup, false), 0);
+        ck_assert_int_eq(cgroup_freeze(&owner->home.trees, false), 0);
         cgroup_done(&same);
         cgtree_tree_free(tree);
         cgtree_command_free(command);
@@ -210,8 +210,8 @@ END_TEST
 
 START_TEST(the_home_is_made_anew) {
         owned_open(CGTREE_PLACEMENT_SUBTREE);
-        ck_assert_int_eq(unlinkat(owner->home.fd, "trees", AT_REMOVEDIR), 0);
-        ck_assert_int_eq(unlinkat(owner->base_cgroup.fd, strrchr(owner->home.path, '/') + 1, AT_REMOVEDIR), 0);
+        ck_assert_int_eq(unlinkat(owner->home.directory.fd, "trees", AT_REMOVEDIR), 0);
+        ck_assert_int_eq(unlinkat(owner->home.base.fd, strrchr(owner->home.directory.path, '/') + 1, AT_REMOVEDIR), 0);
         cgtree_tree *tree = owned_spawn("exit 2");
         ck_assert_int_eq(cgtree_tree_wait_empty(tree, LONG_USEC), 0);
         owned_exit_is(tree, CLD_EXITED, 2);

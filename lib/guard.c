@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gate-plan.h"
+#include "process.h"
+
+/* ---- its start ------------------------------------------------------------------------------------------------ */
+
+static char **make_arguments(const struct guard_options *options, int socket) {
+        char *argv[] = {
+                format("cgtree-guard"),
+                format("%d", socket),
+                format("%d", options->trees_fd),
+                format("%d", options->records_fd),
+                format("%llu", (unsigned long long)options->grace_usec),
+                format("%llu", (unsigned long long)options->death_grace_usec),
+                format(options->as_child ? "child" : "orphan"),
+                format("%s", options->trees_path),
+                NULL,
+        };
+        char **copy = calloc(sizeof(argv) / sizeof(*argv), sizeof(char *));
+        bool complete = copy;
+        for (size_t i = 0; i < sizeof(argv) / sizeof(*argv) - 1; i++) {
+                complete = complete && argv[i];
+                if (copy)
+                        copy[i] = argv[i];
+                else
+                        free(argv[i]);
+        }
+        if (complete)
+                return copy;
+        for (size_t i = 0; copy && i < sizeof(argv) / sizeof(*argv) - 1; i++)
+                free(copy[i]);
+        free(copy);
+        return NULL;
+}
+
+/* Under the numbers that they have: posix_spawn takes CLOEXEC off a descriptor that is duplicated to itself. */
+static int pass_fds(posix_spawn_file_actions_t *actions, const struct guard_options *options, int socket) {
+        int r = -posix_spawn_file_actions_adddup2(actions, socket, socket);
+        if (r >= 0)
+                r = -posix_spawn_file_actions_adddup2(actions, options->trees_fd, options->trees_fd);
+        if (r >= 0)
+                r = -posix_spawn_file_actions_adddup2(actions, options->records_fd, options->records_fd);
+        return r;
+}
+
+static int spawn_guard(const struct guard_options *options, const char *path, int socket, pid_t *ret_pid) {
+        _cleanup_strv_ char **argv = make_arguments(options, socket);
+        char *const no_environment[] = { NULL };
+        posix_spawn_file_actions_t actions;
+        posix_spawnattr_t attributes;
+        sigset_t all;
+        if (!argv)
+                return -ENOMEM;
+        int r = -posix_spawn_file_actions_init(&actions);
+        if (r < 0)
+                return r;
+        r = -posix_spawnattr_init(&attributes);
+        if (r >= 0) {
+                /* What comes before it is ready has to wait. */
+                sigfillset(&all);
+                r = -posix_spawnattr_setsigmask(&attributes, &all);
+                if (r >= 0)
+                        r = -posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+                if (r >= 0)
+                        r = pass_fds(&actions, options, socket);
+                if (r >= 0)
+                        r = -posix_spawn(ret_pid, path, &actions, &attributes, argv, no_environment);
+                posix_spawnattr_destroy(&attributes);
+        }
+        posix_spawn_file_actions_destroy(&actions);
+        return r;
+}
+
+int guard_start(const struct guard_options *options, struct guard *ret_guard) {
+        _cleanup_free_ char *path = NULL;
+        int sockets[2];
+        int r = gate_find("cgtree-guard", &path);
+        if (r < 0)
+                return r;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+                return -errno;
+        struct guard guard = { .pidfd = -1, .socket = sockets[0], .is_child = options->as_child };
+        r = spawn_guard(options, path, sockets[1], &guard.pid);
+        close_fd(&sockets[1]);
+        if (r < 0) {
+                close_fd(&guard.socket);
+                return r;
+        }
+        *ret_guard = guard;
+        return 0;
+}
+
+/* ---- talking to it -------------------------------------------------------------------------------------------- */
+
+/* By pid: it is our child and not reaped, unless our program reaps whatever it can; then there is nothing to be done. */
+static void reap(pid_t pid) {
+        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+}
+
+int guard_look(struct guard *guard) {
+        if (guard->pidfd >= 0)
+                return 1;
+        struct gate_message message;
+        int fd = -1;
+        int r = gate_message_receive(guard->socket, &message, &fd, MSG_DONTWAIT);
+        if (r == -EAGAIN)
+                return 0;
+        if (r >= 0 && (message.type != GATE_READY || fd < 0))
+                r = -EBADMSG;
+        if (r < 0) {
+                close_fd(&fd);
+                return r;
+        }
+        guard->pidfd = fd;
+        if (!guard->is_child) {
+                /* It said so after it was forked, and its parent had nothing else to do. */
+                reap(guard->pid);
+                guard->pid = 0;
+        }
+        return 1;
+}
+
+bool guard_is_dead(const struct guard *guard) {
+        return guard->socket < 0 || (guard->pidfd >= 0 && pidfd_is_dead(guard->pidfd) == 1);
+}
+
+static int send_word(const struct guard *guard, int type) {
+        struct gate_message message = { .type = type };
+        if (guard->socket < 0)
+                return -EPIPE;
+        return send(guard->socket, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int guard_tear_down(const struct guard *guard) {
+        return send_word(guard, GATE_TEARDOWN);
+}
+
+void guard_close(struct guard *guard) {
+        close_fd(&guard->socket);
+        close_fd(&guard->pidfd);
+}
+
+void guard_done(struct guard *guard) {
+        (void)send_word(guard, GATE_BYE);
+        guard_close(guard);
+        reap(guard->pid);
+        guard->pid = 0;
+}

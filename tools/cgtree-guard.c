@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+
+/* An owner's guard: waits for the owner's end (its pidfd, or the end of file on its socket), then ends every tree of the owner, sees
+ * them empty, removes their directories and records, and exits. SIGTERM (its service is being stopped) begins the same within the grace.
+ * Started by guard.c with all signals blocked. No stdio: it is to be small. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "gate-plan.h"
+#include "kill.h"
+#include "process.h"
+
+static const char usage[] = "cgtree-guard: a part of cgtree; not to be run by hand\n";
+
+#define REMOVE_RETRY_USEC (20 * USEC_PER_MSEC)
+
+/* One tree that is being terminated; 4 descriptors at most. */
+struct tree {
+        char id[ID_LENGTH + 1];
+        struct cgroup cgroup;
+        struct ending ending;
+        int events_fd;
+        bool empty;
+};
+
+enum phase {
+        PHASE_WATCHING,
+        PHASE_TERMINATING, /* each tree by itself: TERM, and the grace */
+        PHASE_KILLING,     /* all trees by one write, until none has a member */
+};
+
+struct guard {
+        int socket;      /* to the owner; -1: end of file */
+        int owner_pidfd; /* -1: it is gone */
+        int signals;
+        int records_fd;
+        const char *home; /* name of the directory above the trees */
+        uint64_t grace_usec, death_grace_usec;
+        bool leaving; /* SIGTERM: go when the trees are empty, the owner may stay */
+        bool bye;
+
+        struct cgroup trees;
+        enum phase phase;
+        struct tree *terminating;
+        size_t n_terminating;
+        uint64_t grace_until;
+        struct ending ending; /* of all */
+        int events_fd;        /* of all */
+        uint64_t wakeup;
+};
+
+static bool owner_is_gone(const struct guard *guard) {
+        return guard->socket < 0 || guard->owner_pidfd < 0;
+}
+
+static void wake_at(struct guard *guard, uint64_t when) {
+        if (when < guard->wakeup)
+                guard->wakeup = when;
+}
+
+/* ---- what is below the trees' directory ------------------------------------------------------------------------ */
+
+typedef void (*tree_fn)(struct guard *guard, const char *id);
+
+static void each_tree(struct guard *guard, tree_fn fn) {
+        int fd = openat(guard->trees.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+        while (dir && (entry = readdir(dir)))
+                if (id_is_valid(entry->d_name))
+                        fn(guard, entry->d_name);
+}
+
+/* ---- the end of the trees --------------------------------------------------------------------------------------- */
+
+static void terminate_tree(struct guard *guard, const char *id) {
+        struct tree *larger = reallocarray(guard->terminating, guard->n_terminating + 1, sizeof(*larger));
+        if (!larger)
+                return; /* it gets SIGKILL with all others */
+        guard->terminating = larger;
+        struct tree *tree = &larger[guard->n_terminating];
+        *tree = (struct tree){ .cgroup = CGROUP_NONE, .events_fd = -1 };
+        memcpy(tree->id, id, ID_LENGTH);
+        if (cgroup_open_child(&guard->trees, id, &tree->cgroup) < 0)
+                return;
+        tree->events_fd = cgroup_open_events(&tree->cgroup);
+        (void)ending_terminate(&tree->ending, &tree->cgroup, SIGTERM, false, guard->grace_usec);
+        guard->n_terminating++;
+}
+
+static void let_go(struct guard *guard) {
+        for (size_t i = 0; i < guard->n_terminating; i++) {
+                struct tree *tree = &guard->terminating[i];
+                ending_done(&tree->ending, &tree->cgroup);
+                close_fd(&tree->events_fd);
+                cgroup_done(&tree->cgroup);
+        }
+        free(guard->terminating);
+        guard->terminating = NULL;
+        guard->n_terminating = 0;
+}
+
+static void begin_kill(struct guard *guard) {
+        let_go(guard);
+        guard->phase = PHASE_KILLING;
+        (void)ending_kill(&guard->ending, &guard->trees);
+}
+
+static void begin_terminate(struct guard *guard, uint64_t grace_usec) {
+        if (grace_usec == 0) {
+                begin_kill(guard);
+                return;
+        }
+        guard->phase = PHASE_TERMINATING;
+        guard->grace_usec = grace_usec;
+        guard->grace_until = usec_add(now_usec(), grace_usec);
+        each_tree(guard, terminate_tree);
+}
+
+static void step_terminating(struct guard *guard) {
+        bool all_empty = true;
+        for (size_t i = 0; i < guard->n_terminating; i++) {
+                struct tree *tree = &guard->terminating[i];
+                uint64_t wakeup = USEC_FOREVER;
+                if (!tree->empty)
+                        tree->empty = tree->events_fd < 0 ||
+                                      ending_step(&tree->ending, &tree->cgroup, tree->events_fd, &wakeup) == 1;
+                all_empty = all_empty && tree->empty;
+                wake_at(guard, wakeup);
+        }
+        if (all_empty || now_usec() >= guard->grace_until)
+                begin_kill(guard);
+        else
+                wake_at(guard, guard->grace_until);
+}
+
+/* ---- what is left of them ---------------------------------------------------------------------------------------- */
+
+/* NAME.name is a link to the same file: it goes first, so that a name is never without its record. */
+static void unlink_name(int records_fd, const struct stat *record) {
+        int fd = openat(records_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+        while (dir && (entry = readdir(dir))) {
+                const char *ending = strrchr(entry->d_name, '.');
+                struct stat other;
+                if (ending && strcmp(ending, ".name") == 0 &&
+                        fstatat(records_fd, entry->d_name, &other, AT_SYMLINK_NOFOLLOW) >= 0 &&
+                        other.st_ino == record->st_ino && other.st_dev == record->st_dev)
+                        (void)unlinkat(records_fd, entry->d_name, 0);
+        }
+}
+
+static void remove_tree(struct guard *guard, const char *id) {
+        char file[ID_LENGTH + sizeof(".json")];
+        struct stat record;
+        if (cgroup_remove(&guard->trees, id, REMOVE_RETRY_USEC) == -EBUSY)
+                return;
+        memcpy(file, id, ID_LENGTH);
+        strcpy(file + ID_LENGTH, ".json");
+        if (fstatat(guard->records_fd, file, &record, AT_SYMLINK_NOFOLLOW) < 0)
+                return;
+        if (record.st_nlink > 1)
+                unlink_name(guard->records_fd, &record);
+        (void)unlinkat(guard->records_fd, file, 0);
+}
+
+/* Only when the owner is gone: else they are its to remove. */
+static void tidy(struct guard *guard) {
+        each_tree(guard, remove_tree);
+        _cleanup_close_ int home = openat(guard->trees.fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int base = home < 0 ? -1 : openat(home, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (home < 0 || unlinkat(home, "trees", AT_REMOVEDIR) < 0 || base < 0)
+                return;
+        (void)unlinkat(base, guard->home, AT_REMOVEDIR);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static bool step(struct guard *guard) {
+        guard->wakeup = USEC_FOREVER;
+        if (guard->phase == PHASE_WATCHING && owner_is_gone(guard) && !guard->bye)
+                begin_terminate(guard, guard->death_grace_usec);
+        if (guard->phase == PHASE_WATCHING)
+                return guard->bye;
+        if (guard->phase == PHASE_TERMINATING)
+                step_terminating(guard);
+        if (guard->phase != PHASE_KILLING)
+                return false;
+
+        uint64_t wakeup = USEC_FOREVER;
+        bool empty = guard->events_fd < 0 || ending_step(&guard->ending, &guard->trees, guard->events_fd, &wakeup) == 1;
+        wake_at(guard, wakeup);
+        if (!empty)
+                return false;
+        if (owner_is_gone(guard)) {
+                tidy(guard);
+                return true;
+        }
+        /* A birth that was under way when the owner began its teardown may still bring a member. */
+        return guard->leaving || guard->bye;
+}
+
+static void hear_owner(struct guard *guard) {
+        while (guard->socket >= 0) {
+                struct gate_message message;
+                int r = gate_message_receive(guard->socket, &message, NULL, MSG_DONTWAIT);
+                if (r == -EAGAIN)
+                        return;
+                if (r < 0 && r != -EBADMSG)
+                        close_fd(&guard->socket);
+                else if (r >= 0 && message.type == GATE_BYE)
+                        guard->bye = true;
+                else if (r >= 0 && message.type == GATE_TEARDOWN && guard->phase == PHASE_WATCHING)
+                        begin_terminate(guard, guard->grace_usec);
+        }
+}
+
+static void hear_signal(struct guard *guard) {
+        struct signalfd_siginfo info;
+        while (read(guard->signals, &info, sizeof(info)) == sizeof(info)) {
+                guard->leaving = true;
+                if (guard->phase == PHASE_WATCHING)
+                        begin_terminate(guard, guard->grace_usec);
+        }
+}
+
+static void wait_for_news(struct guard *guard) {
+        struct pollfd fds[] = {
+                { .fd = guard->socket, .events = POLLIN },
+                { .fd = guard->owner_pidfd, .events = POLLIN },
+                { .fd = guard->signals, .events = POLLIN },
+                { .fd = guard->phase == PHASE_WATCHING ? -1 : guard->events_fd, .events = POLLPRI },
+        };
+        uint64_t now = now_usec(), wait = guard->wakeup > now ? guard->wakeup - now : 0;
+        struct timespec timeout = {
+                .tv_sec = (time_t)(wait / USEC_PER_SEC),
+                .tv_nsec = (long)(wait % USEC_PER_SEC * 1000),
+        };
+        if (ppoll(fds, 4, guard->wakeup == USEC_FOREVER ? NULL : &timeout, NULL) <= 0)
+                return;
+        /* The socket to its end before anything is done: what the owner said last counts. */
+        if (fds[0].revents || fds[1].revents)
+                hear_owner(guard);
+        if (fds[1].revents)
+                close_fd(&guard->owner_pidfd);
+        if (fds[2].revents)
+                hear_signal(guard);
+}
+
+/* ---- birth ------------------------------------------------------------------------------------------------------- */
+
+/* The parent is the owner if it made our socket; and if it is still our parent after it was pinned, it was pinned. */
+static int pin_owner(struct guard *guard) {
+        pid_t owner = getppid();
+        struct ucred maker;
+        socklen_t size = sizeof(maker);
+        if (getsockopt(guard->socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) < 0)
+                return -errno;
+        guard->owner_pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
+        if (guard->owner_pidfd < 0)
+                return -errno;
+        return maker.pid == owner && getppid() == owner ? 0 : -EOWNERDEAD;
+}
+
+static int parse_fd(const char *text) {
+        uint64_t number;
+        return parse_u64(text, &number) < 0 || number > INT32_MAX ? -1 : (int)number;
+}
+
+/* Nothing of the owner's is held but what it gave us; a session of our own; many trees have many descriptors. */
+static int leave_owner(struct guard *guard) {
+        const int kept[] = { guard->socket, guard->owner_pidfd, guard->trees.fd, guard->records_fd };
+        for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+                if (fcntl(kept[i], F_SETFD, FD_CLOEXEC) < 0)
+                        return -errno;
+        int r = child_close_others(kept, sizeof(kept) / sizeof(*kept));
+        if (r < 0)
+                return r;
+        (void)setsid();
+        (void)!chdir("/");
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) >= 0) {
+                limit.rlim_cur = limit.rlim_max;
+                (void)setrlimit(RLIMIT_NOFILE, &limit);
+        }
+        sigset_t term;
+        sigemptyset(&term);
+        sigaddset(&term, SIGTERM);
+        for (int number = 1; number <= SIGRTMAX; number++)
+                if (number != SIGTERM)
+                        (void)signal(number, SIG_IGN);
+        sigprocmask(SIG_SETMASK, &term, NULL);
+        guard->signals = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
+        guard->events_fd = cgroup_open_events(&guard->trees);
+        return guard->signals < 0 ? -errno : guard->events_fd;
+}
+
+/* The acknowledgement: from now on no end of the owner goes unseen. */
+static int announce(const struct guard *guard) {
+        _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        struct gate_message message = { .type = GATE_READY, .pid = getpid() };
+        return pidfd < 0 ? -errno : gate_message_send(guard->socket, &message, pidfd, 0);
+}
+
+/* .../HOME/trees, for messages and to know ourselves outside of it; never opened again. */
+static int take_path(struct guard *guard, char *path) {
+        char *trees = strrchr(path, '/');
+        if (!trees || trees == path)
+                return -EINVAL;
+        guard->trees.path = strdup(path);
+        *trees = '\0';
+        guard->home = strrchr(path, '/') + 1;
+        return guard->trees.path ? 0 : -ENOMEM;
+}
+
+int main(int argc, char *argv[]) {
+        struct guard guard = { .trees = CGROUP_NONE, .signals = -1, .events_fd = -1 };
+        if (argc != 8 || parse_u64(argv[4], &guard.grace_usec) < 0 || parse_u64(argv[5], &guard.death_grace_usec) < 0)
+                return write(STDERR_FILENO, usage, strlen(usage)) < 0 ? 1 : 2;
+        guard.socket = parse_fd(argv[1]);
+        guard.trees.fd = parse_fd(argv[2]);
+        guard.records_fd = parse_fd(argv[3]);
+        struct stat trees;
+        if (take_path(&guard, argv[7]) < 0 || fstat(guard.trees.fd, &trees) < 0 || pin_owner(&guard) < 0)
+                return 1;
+        guard.trees.id = trees.st_ino;
+        /* An orphan is not waited for by whom it guards. */
+        if (strcmp(argv[6], "orphan") == 0) {
+                pid_t pid = fork();
+                if (pid != 0)
+                        return pid < 0;
+        }
+        if (leave_owner(&guard) < 0 || announce(&guard) < 0)
+                return 1;
+        while (!step(&guard))
+                wait_for_news(&guard);
+        return 0;
+}
