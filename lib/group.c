@@ -205,11 +205,6 @@ static int add_descendants(struct look *look, pid_t ancestor) {
         size_t n;
         int r;
 
-        if (look->signal != 0) {
-                r = lineage_signal_new(ancestor, look->signal, &look->seen);
-                look->refused |= r == -EPERM;
-                return r == -EPERM ? 0 : r;
-        }
         r = lineage_descendants(ancestor, &pids, &n);
         for (size_t i = 0; r >= 0 && i < n; i++) {
                 struct process process = PROCESS_NONE;
@@ -221,16 +216,54 @@ static int add_descendants(struct look *look, pid_t ancestor) {
         return r;
 }
 
-/* Children first: killed, their parent would leave them to others. */
-static int add_family(struct look *look, const struct process *process) {
-        pid_t pid = process->identity.pid;
-        int r = add_descendants(look, pid);
+static int signal_one(struct look *look, struct process *process) {
+        int r = 0;
 
-        if (r < 0 || lineage_set_has(&look->seen, pid))
-                return r < 0 ? r : 0;
-        if (look->signal != 0)
+        if (process->pidfd >= 0 && !lineage_set_has(&look->seen, process->identity.pid)) {
                 look->refused |= process_signal(process, look->signal) == -EPERM;
-        return lineage_set_add(&look->seen, pid, process->identity.start_time);
+                r = lineage_set_add(&look->seen, process->identity.pid, process->identity.start_time);
+        }
+        return r;
+}
+
+/* All are pinned before the first is signalled: whom a death leaves to other parents cannot be proven any more. Where
+ * descriptors run out, the next pass goes on. */
+static int signal_family(struct look *look, struct process *first) {
+        _cleanup_free_ pid_t *pids = NULL;
+        _cleanup_free_ struct process *family = NULL;
+        struct lineage_set proven = { 0 };
+        size_t n, n_pinned = 0;
+        int r = lineage_descendants(first->identity.pid, &pids, &n);
+
+        if (r < 0)
+                return r;
+        family = calloc(n + 1, sizeof(*family));
+        if (!family)
+                return -ENOMEM;
+        for (size_t i = 0; i < n && r != -EMFILE && r != -ENFILE; i++) {
+                r = lineage_pin_below(first->identity.pid, pids[i], &proven, family + n_pinned);
+                if (r < 0)
+                        continue;
+                (void)lineage_set_add(&proven, pids[i], family[n_pinned].identity.start_time);
+                n_pinned++;
+        }
+        r = signal_one(look, first);
+        for (size_t i = 0; i < n_pinned; i++) {
+                if (r >= 0)
+                        r = signal_one(look, family + i);
+                process_done(family + i);
+        }
+        lineage_set_done(&proven);
+        return r;
+}
+
+static int add_family(struct look *look, struct process *process) {
+        int r;
+
+        if (look->signal != 0)
+                return signal_family(look, process);
+        r = lineage_set_add(&look->seen, process->identity.pid, process->identity.start_time);
+        return r < 0 ? r : add_descendants(look, process->identity.pid);
 }
 
 static int on_process(void *userdata, pid_t pid) {
@@ -272,19 +305,26 @@ static int look_without_reaper(struct look *look) {
         return r < 0 ? r : lineage_each_process(on_process, look);
 }
 
+static int look_below_reaper(struct look *look, const struct process *reaper) {
+        pid_t pid = reaper->identity.pid;
+        int r;
+
+        if (look->signal == 0)
+                return add_descendants(look, pid);
+        if (lineage_set_has(&look->self, pid))
+                return -EDEADLK;
+        (void)process_signal(reaper, SIGCONT); /* a member may have stopped it */
+        r = lineage_signal_new(pid, look->signal, &look->seen);
+        look->refused |= r == -EPERM;
+        return r == -EPERM ? 0 : r;
+}
+
 static int look_around(struct look *look, enum process_life *ret_reaper) {
         struct process reaper = PROCESS_NONE;
         int r;
 
         *ret_reaper = process_identify(&look->record->group.reaper, &reaper);
-        if (*ret_reaper != PROCESS_ALIVE)
-                return look_without_reaper(look);
-        if (look->signal != 0 && lineage_set_has(&look->self, reaper.identity.pid))
-                r = -EDEADLK;
-        else
-                r = add_descendants(look, reaper.identity.pid);
-        if (look->signal != 0)
-                (void)process_signal(&reaper, SIGCONT); /* a member may have stopped it */
+        r = *ret_reaper == PROCESS_ALIVE ? look_below_reaper(look, &reaper) : look_without_reaper(look);
         process_done(&reaper);
         return r;
 }
@@ -313,7 +353,8 @@ int group_members(const struct record *record, pid_t **ret_pids, size_t *ret_n, 
         return r < 0 ? r : 0;
 }
 
-int group_signal(const struct record *record, int signal) {
+/* Passes until one finds nobody new. */
+static int signal_all(const struct record *record, int signal) {
         enum process_life reaper;
         struct look look;
         size_t before;
@@ -331,6 +372,13 @@ int group_signal(const struct record *record, int signal) {
                 r = look.refused ? -EPERM : (int)look.seen.n;
         look_done(&look);
         return r;
+}
+
+/* Without a reaper all are stopped first: orphans that a member forked in the moment of its death are lost sight of. */
+int group_signal(const struct record *record, int signal) {
+        if (signal == SIGKILL && process_identify(&record->group.reaper, NULL) != PROCESS_ALIVE)
+                (void)signal_all(record, SIGSTOP);
+        return signal_all(record, signal);
 }
 
 int group_is_empty(const struct record *record) {

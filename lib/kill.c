@@ -60,30 +60,29 @@ static void signal_by_number(struct pass *pass, pid_t pid) {
         pass->n_signalled++;
 }
 
-/* As many as there are descriptors for. Returns how many pids were looked at; -EMFILE: not even one could be pinned. */
-static ssize_t pin(const pid_t *pids, size_t n, int pidfds[PINNED_MAX]) {
+/* As many as there are descriptors for. */
+static size_t pin(const pid_t *pids, size_t n, int pidfds[PINNED_MAX]) {
         size_t i;
 
         for (i = 0; i < n && i < PINNED_MAX; i++) {
                 pidfds[i] = pidfd_pin(pids[i]);
                 if (pidfds[i] == -EMFILE || pidfds[i] == -ENFILE)
-                        return i > 0 ? (ssize_t)i : pidfds[i];
+                        break;
         }
-        return (ssize_t)i;
+        return i;
 }
 
 /* Pins some; who is then listed once more, and not dead after that, was a member while pinned: its number cannot have been
- * another's. Returns how many pids that was. */
+ * another's. Returns how many pids that was; -EMFILE: pin fewer, the listing needs a few descriptors, too. */
 static ssize_t signal_some(struct pass *pass, const pid_t *pids, size_t n) {
         _cleanup_free_ pid_t *members = NULL;
         int pidfds[PINNED_MAX], r;
-        ssize_t n_pinned = pin(pids, n, pidfds);
-        size_t n_members;
+        size_t n_pinned = pin(pids, n, pidfds), n_members;
 
-        if (n_pinned < 0)
-                return n_pinned;
+        if (n_pinned == 0)
+                return -EMFILE;
         r = cgroup_members(pass->cgroup, &members, &n_members, NULL);
-        for (ssize_t i = 0; i < n_pinned; i++) {
+        for (size_t i = 0; i < n_pinned; i++) {
                 bool member = r >= 0 && is_in(pids[i], members, n_members);
 
                 if (member && pidfds[i] == -ENOSYS)
@@ -92,7 +91,23 @@ static ssize_t signal_some(struct pass *pass, const pid_t *pids, size_t n) {
                         signal_one(pass, pidfds[i]);
                 close_fd(&pidfds[i]);
         }
-        return r < 0 ? r : n_pinned;
+        return r < 0 ? r : (ssize_t)n_pinned;
+}
+
+static int signal_each(struct pass *pass, const pid_t *pids, size_t n) {
+        size_t at_once = PINNED_MAX;
+
+        for (size_t i = 0; i < n;) {
+                ssize_t some = signal_some(pass, pids + i, n - i < at_once ? n - i : at_once);
+
+                if (some >= 0)
+                        i += (size_t)some;
+                else if ((some == -EMFILE || some == -ENFILE) && at_once > 1)
+                        at_once /= 2;
+                else
+                        return (int)some;
+        }
+        return 0;
 }
 
 static int note_done(struct pass *pass, const pid_t *pids, size_t n) {
@@ -118,14 +133,8 @@ static ssize_t signal_new_members(struct pass *pass) {
         for (size_t i = 0; i < n; i++)
                 if (pids[i] != getpid() && !is_in(pids[i], pass->done, pass->n_done))
                         pids[n_new++] = pids[i];
-        for (size_t i = 0; i < n_new;) {
-                ssize_t some = signal_some(pass, pids + i, n_new - i);
-
-                if (some < 0)
-                        return some;
-                i += (size_t)some;
-        }
-        if (n_new > 0)
+        r = signal_each(pass, pids, n_new);
+        if (r >= 0 && n_new > 0)
                 r = note_done(pass, pids, n_new);
         return r < 0 ? r : (ssize_t)n_new;
 }
@@ -200,13 +209,13 @@ static void thaw(struct ending *ending, const struct cgroup *cgroup) {
         ending->froze = false;
 }
 
-/* Stopped members are woken, else they could not answer. SIGCONT reaches only who has been signalled. */
+/* Stopped members are woken, else they could not answer. */
 static void signal_once(struct ending *ending, const struct cgroup *cgroup, bool frozen) {
-        const int plain[] = { ending->signal, SIGCONT, 0 };
-        const int with_hangup[] = { ending->signal, SIGHUP, SIGCONT, 0 };
+        const int signals[] = { ending->signal, ending->hangup ? SIGHUP : 0, 0 };
 
-        (void)signal_members(cgroup, ending->hangup ? with_hangup : plain, frozen);
+        (void)signal_members(cgroup, signals, frozen);
         thaw(ending, cgroup);
+        (void)kill_signal_members(cgroup, SIGCONT, true);
         enter(ending, ENDING_SIGNALLED, LOOK_MIN_USEC);
 }
 

@@ -31,7 +31,7 @@ struct ending {
         size_t n_left;          /* members at the last walk */
 };
 
-/* Begin: `signal` to every member (freeze, signal, SIGCONT, thaw), once. `grace_usec` only bounds the wait for another ender.
+/* Begin: `signal` to every member (freeze, signal, thaw, SIGCONT), once. `grace_usec` only bounds the wait for another ender.
  * Nothing is done when an ending is under way. -EDEADLK: we are a member ourselves, so it would stop half-way: nothing was
  * done. */
 int ending_terminate(struct ending *ending, const struct cgroup *cgroup, int signal, bool hangup, uint64_t grace_usec);

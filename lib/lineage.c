@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PASSES_MAX  8
@@ -359,12 +358,12 @@ static int prove(pid_t ancestor, pid_t pid, const struct lineage_set *proven, ui
 
 /* The pidfd alone, without the identity: a pass has no use for that, and it costs as much as all the rest. */
 static int pin(pid_t ancestor, pid_t pid, const struct lineage_set *proven, struct process *ret_process) {
-        _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        _cleanup_close_ int pidfd = pidfd_pin(pid);
         struct process_identity identity = { .pid = pid };
         int r;
 
         if (pidfd < 0)
-                return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
+                return pidfd;
         r = prove(ancestor, pid, proven, &identity.start_time);
         if (r < 0)
                 return r;
@@ -372,11 +371,16 @@ static int pin(pid_t ancestor, pid_t pid, const struct lineage_set *proven, stru
         return 0;
 }
 
-int lineage_pin(pid_t ancestor, pid_t pid, struct process *ret_process) {
-        const struct lineage_set nobody = { 0 };
+int lineage_pin_below(pid_t ancestor, pid_t pid, const struct lineage_set *proven, struct process *ret_process) {
         int r = check_proc();
 
-        return r < 0 ? r : pin(ancestor, pid, &nobody, ret_process);
+        return r < 0 ? r : pin(ancestor, pid, proven, ret_process);
+}
+
+int lineage_pin(pid_t ancestor, pid_t pid, struct process *ret_process) {
+        const struct lineage_set nobody = { 0 };
+
+        return lineage_pin_below(ancestor, pid, &nobody, ret_process);
 }
 
 int lineage_signal_new(pid_t ancestor, int signal, struct lineage_set *seen) {

@@ -41,7 +41,11 @@ void lineage_set_done(struct lineage_set *set);
 bool lineage_set_has(const struct lineage_set *set, pid_t pid);
 int lineage_set_add(struct lineage_set *set, pid_t pid, uint64_t start_time); /* 0 also if it is in already */
 
-/* One pass: signals each descendant that is not in `seen` yet, pinned and proven, and adds it, even when it could not
+/* The same; the way up is shorter when it meets one that is proven already. */
+int lineage_pin_below(pid_t ancestor, pid_t pid, const struct lineage_set *proven, struct process *ret_process);
+
+/* For an ancestor that is a subreaper (another one loses those whose parent the signal ends before their turn comes).
+ * One pass: signals each descendant that is not in `seen` yet, pinned and proven, and adds it, even when it could not
  * be signalled. Returns how many were new; -EPERM: at least one of them could not be signalled, all others were. */
 int lineage_signal_new(pid_t ancestor, int signal, struct lineage_set *seen);
 /* Passes until one finds no new descendant, at most 8. Returns how many were signalled, or as above. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "lineage.h"
 #include "owner.h"
 
@@ -21,12 +22,12 @@ static bool has_root_ended(const cgtree_tree *tree) {
         return tree->root_ended || tree_is_over(tree);
 }
 
-/* We would die half-way through. */
-static bool are_inside(const cgtree_tree *tree) {
-        if (!tree->found)
+/* We, or those above us, would die half-way through; or another owner would lose its trees. */
+static bool must_not_end(const cgtree_tree *tree) {
+        if (!tree->found || tree_is_over(tree))
                 return false;
         if (tree->placement == &placement_subtree)
-                return cgroup_contains(&tree->cgroup, getpid()) == 1;
+                return identity_check_end(&tree->cgroup) != NULL;
         struct process us = PROCESS_NONE;
         const struct process_identity *reaper = &tree->record.group.reaper;
         if (process_identify(reaper, NULL) != PROCESS_ALIVE || lineage_pin(reaper->pid, getpid(), &us) < 0)
@@ -36,7 +37,7 @@ static bool are_inside(const cgtree_tree *tree) {
 }
 
 static int terminate(cgtree_tree *tree, int signal, uint64_t grace_usec) {
-        if (are_inside(tree))
+        if (must_not_end(tree))
                 return -EDEADLK;
         if (grace_usec != CGTREE_DEFAULT)
                 tree->grace_usec = grace_usec;
@@ -48,7 +49,7 @@ static int terminate(cgtree_tree *tree, int signal, uint64_t grace_usec) {
 }
 
 static int begin_kill(cgtree_tree *tree) {
-        if (are_inside(tree))
+        if (must_not_end(tree))
                 return -EDEADLK;
         if (tree->cause == CGTREE_CAUSE_NONE)
                 tree->cause = CGTREE_CAUSE_CANCELLED;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tally.py TESTLOG.json: what a meson test run came to, as 'PASSED FAILED SKIPPED' on stdout.
 
-A test that counts its own cases (Check's "Checks: N, Failures: N, Errors: N", or a last line "N passed, N failed,
-N skipped") is taken at its word, any other counts for one. A test that failed counts one failure at least. Why a test
+A test that counts its own cases (Check's "Checks: N, Failures: N, Errors: N", or at last "N passed, N failed, N skipped") is
+taken at its word, any other counts for one. A test that failed counts one failure at least. Why a test
 was skipped is said on stderr: the last line it printed.
 """
 import json
@@ -10,7 +10,7 @@ import re
 import sys
 
 CHECK = re.compile(r"^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)$", re.M)
-PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
+PLAIN = re.compile(r"\b(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 
 
 def cases(output):

@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -202,45 +201,45 @@ static int strike_child(void *userdata, pid_t pid) {
 
         if (lineage_set_has(&reaper->struck, pid))
                 return 0;
-        pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        pidfd = pidfd_pin(pid);
         if (pidfd < 0 || waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
                 return 0;
         if (info.si_pid != 0)
                 return 0;
-        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+        (void)pidfd_signal(pidfd, SIGKILL);
         reaper->n_struck_now++;
         (void)lineage_set_add(&reaper->struck, pid, 0); /* out of memory: it is struck again, no more than that */
         return 0;
 }
 
-/* The root's group first, at once: that takes no fork by surprise. Its number cannot be reused as long as the root is
- * our unreaped child, so this is no check-then-kill. Then our children, again and again: every orphan becomes one. */
-static void strike_children(struct reaper *reaper) {
-        for (int round = 0; round < ROUNDS_MAX && !reaper->childless; round++) {
-                if (!reaper->root_reaped)
-                        (void)kill(-reaper->root, SIGKILL);
-                reaper->n_struck_now = 0;
-                (void)lineage_children(getpid(), strike_child, reaper);
-                reaper->child_ended = false;
-                reap(reaper);
-                if (reaper->n_struck_now == 0)
-                        return;
-                reaper->interval = INTERVAL_MIN;
-        }
+/* One pass: the root's group at once, which takes no fork by surprise (its number cannot be reused as long as the root
+ * is our unreaped child, so this is no check-then-kill); then each child of ours. Every orphan becomes one. */
+static bool strike_children(struct reaper *reaper) {
+        if (!reaper->root_reaped)
+                (void)kill(-reaper->root, SIGKILL);
+        reaper->n_struck_now = 0;
+        (void)lineage_children(getpid(), strike_child, reaper);
+        reaper->child_ended = false;
+        reap(reaper);
+        if (reaper->n_struck_now == 0)
+                return false;
+        reaper->interval = INTERVAL_MIN;
+        return true;
 }
 
-/* Children until there is no new one, then who is below them, until there is none. Whoever still lives after that is
- * dying, cannot die (state D), or is not ours to kill: worth a look now and then, not a processor. */
+/* Children and who is below them, until there is nobody new. Whoever still lives after that is dying, cannot die (state
+ * D), or is not ours to kill: worth a look now and then, not a processor. */
 static void strike(struct reaper *reaper) {
         uint64_t began, pause;
-        int rounds = 0, r;
+        bool more = true;
 
-        do {
-                strike_children(reaper);
+        for (int round = 0; more && round < ROUNDS_MAX; round++) {
                 began = now_usec();
-                r = reaper->childless ? 0 : lineage_signal_new(getpid(), SIGKILL, &reaper->struck);
-        } while (r > 0 && ++rounds < ROUNDS_MAX);
-        pause = 4 * (now_usec() - began);
+                more = strike_children(reaper);
+                if (!reaper->childless && lineage_signal_new(getpid(), SIGKILL, &reaper->struck) > 0)
+                        more = true;
+                pause = 4 * (now_usec() - began);
+        }
         if (pause < reaper->interval)
                 pause = reaper->interval;
         reaper->strike_at = now_usec() + pause;
@@ -249,6 +248,13 @@ static void strike(struct reaper *reaper) {
                 reaper->interval = INTERVAL_MAX;
         if (reaper->interval >= INTERVAL_AFRESH)
                 lineage_set_done(&reaper->struck);
+}
+
+/* In time, or when a child's end has brought us others. */
+static bool strike_is_due(struct reaper *reaper) {
+        if (!reaper->killing || reaper->childless)
+                return false;
+        return now_usec() >= reaper->strike_at || (reaper->child_ended && strike_children(reaper));
 }
 
 static void begin_kill(struct reaper *reaper) {
@@ -342,10 +348,8 @@ static void live(struct reaper *reaper) {
                 bool told;
 
                 reap(reaper);
-                if (reaper->killing && now_usec() >= reaper->strike_at)
+                if (strike_is_due(reaper))
                         strike(reaper);
-                else if (reaper->killing && reaper->child_ended)
-                        strike_children(reaper);
                 if (reaper->childless && reaper->outbox[OUTBOX_EMPTY].type == 0)
                         tell(reaper, OUTBOX_EMPTY, (struct gate_message){ .type = GATE_EMPTY });
                 told = flush(reaper);
@@ -380,9 +384,9 @@ static int pin_owner(struct reaper *reaper) {
 
         if (getsockopt(reaper->socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) < 0)
                 return -errno;
-        reaper->owner_pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
+        reaper->owner_pidfd = pidfd_pin(owner);
         if (reaper->owner_pidfd < 0)
-                return -errno;
+                return reaper->owner_pidfd;
         return maker.pid == owner && getppid() == owner ? 0 : -EOWNERDEAD;
 }
 
@@ -472,9 +476,9 @@ static void leave_caller(const struct reaper *reaper, const struct gate_plan *pl
 
 static int announce_root(const struct reaper *reaper) {
         struct gate_message message = { .type = GATE_READY, .pid = reaper->root };
-        _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, reaper->root, 0);
+        _cleanup_close_ int pidfd = pidfd_pin(reaper->root);
 
-        return pidfd < 0 ? -errno : gate_message_send(reaper->socket, &message, pidfd, 0);
+        return pidfd < 0 ? pidfd : gate_message_send(reaper->socket, &message, pidfd, 0);
 }
 
 static int report(int socket, int error) {

@@ -159,7 +159,9 @@ static const char *target_name(const struct target *target) {
 
 static void target_failed(struct order *order, struct target *target, const char *what, int error) {
         message(MESSAGE_ERROR, "tree %s (%s): cannot %s: %s", cgtree_tree_get_id(target->tree), target_name(target),
-                what, error == -EDEADLK ? "we are running in it ourselves; do it from outside" : strerror(-error));
+                what,
+                error == -EDEADLK ? "we are running in it ourselves, or an owner that lives outside has trees in it"
+                                  : strerror(-error));
         order->failed = true;
         target->over = true;
 }

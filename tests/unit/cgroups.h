@@ -7,10 +7,13 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +165,12 @@ static inline void payload_await_eof(const struct payload *payload) {
                 ;
 }
 
+/* Check's own handlers would end the test. */
+static inline void payload_reset_signals(void) {
+        for (int signal_number = 1; signal_number < NSIG; signal_number++)
+                signal(signal_number, SIG_DFL);
+}
+
 /* Returns once it has said 'r'. */
 static inline struct payload payload_start(const struct cgroup *cgroup, payload_fn fn) {
         struct payload payload;
@@ -172,6 +181,7 @@ static inline struct payload payload_start(const struct cgroup *cgroup, payload_
         ck_assert_int_ge(payload.pid, 0);
         if (payload.pid == 0) {
                 close(fds[0]);
+                payload_reset_signals();
                 if (write_file_at(cgroup->fd, "cgroup.procs", "0") < 0)
                         _exit(98);
                 fn(fds[1]);
@@ -191,4 +201,32 @@ static inline void payload_obedient(int out) {
 static inline void payload_ignore_term(int out) {
         signal(SIGTERM, SIG_IGN);
         payload_say(out, 'r');
+}
+
+static int payload_out;
+
+static inline void *payload_speak_when_alone(void *unused) {
+        char line[512] = "";
+
+        (void)unused;
+        while (!strstr(line, ") Z ")) {
+                sched_yield();
+                if (read_file_at(AT_FDCWD, "/proc/self/stat", line, sizeof(line)) < 0)
+                        _exit(99);
+        }
+        payload_say(payload_out, 'r');
+        for (;;)
+                pause();
+        return NULL;
+}
+
+/* Its main thread has exited, another lives on. */
+static inline void payload_lose_main_thread(int out) {
+        pthread_t thread;
+
+        payload_out = out;
+        signal(SIGTERM, SIG_IGN);
+        if (pthread_create(&thread, NULL, payload_speak_when_alone, NULL) != 0)
+                _exit(99);
+        syscall(SYS_exit, 0);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cgroup.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -183,32 +182,6 @@ START_TEST(test_members) {
         cgroup_done(&parent);
 }
 END_TEST
-
-static int payload_out;
-
-static void *speak_when_alone(void *unused) {
-        char line[512] = "";
-
-        (void)unused;
-        while (!strstr(line, ") Z ")) {
-                sched_yield();
-                if (read_file_at(AT_FDCWD, "/proc/self/stat", line, sizeof(line)) < 0)
-                        _exit(99);
-        }
-        payload_say(payload_out, 'r');
-        for (;;)
-                pause();
-        return NULL;
-}
-
-static void payload_lose_main_thread(int out) {
-        pthread_t thread;
-
-        payload_out = out;
-        if (pthread_create(&thread, NULL, speak_when_alone, NULL) != 0)
-                _exit(99);
-        syscall(SYS_exit, 0);
-}
 
 START_TEST(test_exited_leader_is_member) {
         struct cgroup cgroup = cgroups_new("leader");

@@ -515,15 +515,6 @@ START_TEST(test_from_another_cgroup_namespace) {
 }
 END_TEST
 
-/* Not before Linux 5.3, nor under valgrind: there an owner that has a pid is never proven gone. */
-static bool has_pidfd(void) {
-        _cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-
-        if (fd < 0)
-                printf("skipped: all about owners, for want of pidfd_open\n");
-        return fd >= 0;
-}
-
 static TCase *owner_tests(void) {
         TCase *tcase = tcase_create("owner");
 
@@ -567,7 +558,7 @@ int main(void) {
         if (!orphan_can_be_made())
                 return 77;
         suite_add_tcase(suite, cgroup_tests());
-        if (has_pidfd())
+        if (orphan_has_pidfd())
                 suite_add_tcase(suite, owner_tests());
         srunner_run_all(runner, CK_NORMAL);
         orphan_teardown();
