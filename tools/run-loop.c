@@ -70,7 +70,8 @@ static void occupy_standard_fds(void) {
 
 static void log_message(void *userdata, int priority, const char *text) {
         (void)userdata;
-        message(priority <= LOG_WARNING ? MESSAGE_NOTICE : MESSAGE_DETAIL, "%s", text);
+        /* Warnings (a root that left its tree, a reaper that was killed) are said by the library alone; errors by us. */
+        message(priority == LOG_WARNING ? MESSAGE_NOTICE : MESSAGE_DETAIL, "%s", text);
 }
 
 static int configure_owner(struct run *run) {

@@ -8,7 +8,7 @@
 /* The placement that was taken, and why not a better one. */
 void report_placement(const struct run_options *options, cgtree_owner *owner);
 void report_started(cgtree_tree *tree);
-/* Died of, stray, cause: how it ended. */
+/* Why and how it ended. */
 void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal);
 
 int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error);
