@@ -229,7 +229,7 @@ static void on_empty(struct run *run) {
         else if (r == -ENODATA && run->ending_signal != 0)
                 finish_by_signal(run, run->ending_signal);
         else if (r < 0)
-                finish(run, report_failure("learn how the command ended", r));
+                finish(run, report_lost_exit(run->options));
         else if (code == CLD_EXITED)
                 finish(run, status);
         else if (status == SIGKILL && run->root_was_late)

@@ -111,6 +111,11 @@ int report_spawn_failure(const struct run_options *options, enum cgtree_step ste
         return RUN_FAILED;
 }
 
+int report_lost_exit(const struct run_options *options) {
+        message(MESSAGE_ERROR, "'%s' and all of its tree have ended, but its exit status is lost", options->argv[0]);
+        return RUN_FAILED;
+}
+
 int report_survivors(cgtree_tree *tree) {
         const char *survivors = cgtree_tree_get_survivors(tree), *id = cgtree_tree_get_id(tree);
 
