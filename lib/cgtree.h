@@ -139,8 +139,9 @@ int cgtree_command_set_inherit_fds(cgtree_command *command, bool yes);
 enum cgtree_session {
         CGTREE_SESSION_INHERIT,    /* same session and process group (default); group placement: a new session */
         CGTREE_SESSION_GROUP,      /* own process group */
-        CGTREE_SESSION_FOREGROUND, /* own process group, made the foreground one of our terminal if ours was; handed
-                                      back when the root has ended or stopped */
+        CGTREE_SESSION_FOREGROUND, /* own process group, made the foreground one of our terminal if ours was (group
+                                      placement: at the latest when the root asks for the terminal; at once unless it
+                                      writes to a pipe); handed back when the root has ended or stopped */
         CGTREE_SESSION_NEW,        /* setsid */
         CGTREE_SESSION_TTY,        /* setsid, fd 0 becomes the controlling terminal; terminate sends HUP after TERM */
 };

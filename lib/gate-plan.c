@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- the plan as arguments ------------------------------------------------------------------------------------ */
@@ -72,13 +73,16 @@ static void encode_directory(struct arguments *arguments, const struct child_pla
                 arguments_take(arguments, format("close-on-exec=%d", plan->directory_fd));
 }
 
-int gate_plan_encode(const char *program, const struct child_plan *plan, int socket, int cgroup_fd, char ***ret_argv) {
+int gate_plan_encode(const char *program, const struct child_plan *plan, int socket, int cgroup_fd, bool introduce,
+        char ***ret_argv) {
         struct arguments arguments = { 0 };
 
         arguments_take(&arguments, strdup(program));
         arguments_take(&arguments, format("socket=%d", socket));
         if (cgroup_fd >= 0)
                 arguments_take(&arguments, format("cgroup=%d", cgroup_fd));
+        if (introduce)
+                arguments_take(&arguments, strdup("introduce"));
         arguments_take(&arguments, format("session=%d", (int)plan->session));
         arguments_take(&arguments, format("blocked=%" PRIu64, plan->blocked));
         arguments_take(&arguments, format("ignored=%" PRIu64, plan->ignored));
@@ -212,6 +216,8 @@ static int decode_one(struct gate_plan *plan, char *argument, size_t *n_executab
                 plan->child.executables[(*n_executables)++] = value;
         else if (IS("inherit-fds"))
                 plan->child.inherit_fds = true;
+        else if (IS("introduce"))
+                plan->introduce = true;
         else
                 return -EINVAL;
         return 0;
@@ -285,9 +291,20 @@ static int close_unneeded(const struct gate_plan *plan) {
         return child_close_others(kept, n);
 }
 
-int gate_plan_settle(struct gate_plan *plan) {
-        int r = move_socket(plan);
+/* Without a pidfd too: the owner is to know that there is none. */
+static void say_hello(const struct gate_plan *plan) {
+        _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        struct gate_message message = { .type = GATE_HELLO, .pid = getpid() };
 
+        (void)gate_message_send(plan->socket, &message, pidfd, 0);
+}
+
+int gate_plan_settle(struct gate_plan *plan) {
+        int r;
+
+        if (plan->introduce)
+                say_hello(plan);
+        r = move_socket(plan);
         if (r < 0)
                 return r;
         if (plan->cgroup_fd >= 0 && fcntl(plan->cgroup_fd, F_SETFD, FD_CLOEXEC) < 0)

@@ -10,16 +10,18 @@ struct gate_plan {
         struct child_plan child;
         int socket;
         int cgroup_fd;      /* -1: none */
+        bool introduce;     /* say hello */
         int *close_on_exec; /* sources that were so in the owner: only their copies are for the command */
         size_t n_close_on_exec;
 };
 
 /* The owner's side: the arguments for `program`, malloc'd. Sources travel under the numbers that they have. */
-int gate_plan_encode(const char *program, const struct child_plan *plan, int socket, int cgroup_fd, char ***ret_argv);
+int gate_plan_encode(const char *program, const struct child_plan *plan, int socket, int cgroup_fd, bool introduce,
+        char ***ret_argv);
 /* The stub's side. -EINVAL: not of gate_plan_encode()'s making. */
 int gate_plan_decode(char *argv[], char *envp[], struct gate_plan *ret_plan);
 /* Still the stub's side, once, before anything else is opened: what is not for the command becomes CLOEXEC, the socket
- * moves out of the way of the targets, and what nobody needs is closed (unless the command inherits all). */
+ * moves out of the way of the targets, and what nobody needs is closed (unless the command inherits all). Says hello. */
 int gate_plan_settle(struct gate_plan *plan);
 void gate_plan_done(struct gate_plan *plan);
 

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "gate-plan.h"
+#include "process.h"
+
+#define HELLO_BOUND_MSEC 5000
 
 #ifndef CGTREE_LIBEXECDIR
 #error "the build says where the stubs are: -DCGTREE_LIBEXECDIR"
@@ -166,14 +168,38 @@ static int check_sources(const struct child_plan *plan) {
         return 0;
 }
 
+static bool can_open_pidfds(void) {
+        _cleanup_close_ int pidfd = pidfd_pin(getpid());
+
+        return pidfd >= 0 || (pidfd != -ENOSYS && pidfd != -EPERM);
+}
+
 /* A stub that lives after its pid was pinned is who that pid meant, even where the host reaps all its children. */
 static int pin(struct gate *gate) {
         struct pollfd socket = { .fd = gate->socket };
 
-        gate->pidfd = (int)syscall(SYS_pidfd_open, gate->pid, 0);
+        gate->pidfd = pidfd_pin(gate->pid);
         if (gate->pidfd < 0)
-                return -errno;
+                return gate->pidfd;
         return poll(&socket, 1, 0) > 0 && (socket.revents & POLLHUP) ? -ECONNRESET : 0;
+}
+
+static int await_hello(struct gate *gate) {
+        struct pollfd socket = { .fd = gate->socket, .events = POLLIN };
+        struct gate_message message;
+        int r;
+
+        do
+                r = poll(&socket, 1, HELLO_BOUND_MSEC);
+        while (r < 0 && errno == EINTR);
+        if (r <= 0)
+                return r == 0 ? -ETIMEDOUT : -errno;
+        r = gate_receive(gate, &message, &gate->pidfd);
+        if (r < 0)
+                return r;
+        if (message.type != GATE_HELLO)
+                return -EBADMSG;
+        return gate->pidfd < 0 ? -ENOSYS : 0;
 }
 
 /* At the end of file on its socket it exits by itself: only to be reaped, unless it was so already. */
@@ -190,6 +216,7 @@ static int start(const char *program, const struct child_plan *plan, int cgroup_
         _cleanup_strv_ char **argv = NULL;
         _cleanup_close_ int theirs = -1;
         struct gate gate = GATE_NONE;
+        bool introduce = !can_open_pidfds();
         int sockets[2], r;
 
         r = gate_find(program, &path);
@@ -201,12 +228,12 @@ static int start(const char *program, const struct child_plan *plan, int cgroup_
                 return -errno;
         gate.socket = sockets[0];
         theirs = sockets[1];
-        r = gate_plan_encode(program, plan, theirs, cgroup_fd, &argv);
+        r = gate_plan_encode(program, plan, theirs, cgroup_fd, introduce, &argv);
         if (r >= 0)
                 r = spawn_stub(path, argv, plan, cgroup_fd, theirs, &gate.pid);
         close_fd(&theirs);
         if (r >= 0)
-                r = pin(&gate);
+                r = introduce ? await_hello(&gate) : pin(&gate);
         if (r < 0) {
                 abandon(&gate);
                 return r;

@@ -21,6 +21,7 @@ struct gate {
 enum gate_message_type {
         GATE_GO = 1, /* to: join, and become the command. Nothing happens before it; EOF instead: the stub exits */
         GATE_FAILED, /* from: step and error; then it exits */
+        GATE_HELLO,  /* from, within gate_start(), only where we cannot open a pidfd: its own as SCM_RIGHTS */
         /* reaper only */
         GATE_READY,        /* from: the root to be exists, blocked; pid, and its pidfd as SCM_RIGHTS */
         GATE_STARTED,      /* from: the root has exec'd */
@@ -45,7 +46,8 @@ int gate_find(const char *program, char **ret_path);
 
 /* Starts the stub, which waits for GATE_GO. The plan is borrowed (its strings travel as arguments and environment).
  * `cgroup_fd`: directory of the cgroup that the stub joins at GO; -1: none.
- * -EBADF: a source of the plan is not open. -ENOENT: no stub (gate_find). */
+ * -EBADF: a source of the plan is not open. -ENOENT: no stub (gate_find). -ECONNRESET: it died at once. -ETIMEDOUT: where
+ * there is no pidfd_open (valgrind, filters), the stub is waited for, and did not say hello within 5 s. */
 int gate_start(const struct child_plan *plan, int cgroup_fd, struct gate *ret_gate);
 int reaper_start(const struct child_plan *plan, struct gate *ret_gate);
 /* -EPIPE: it has exec'd or died. Never waits. */

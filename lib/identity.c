@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static enum identity_verdict verdict(enum identity_verdict verdict, const char **ret_reason, const char *reason) {
@@ -28,14 +27,11 @@ static enum identity_verdict compare_origin(
 static enum identity_verdict judge_origin(
         const struct record *record, uint64_t *ret_cgroup_namespace, const char **ret_reason) {
         struct record here = { 0 };
-        enum identity_verdict v;
 
-        if (record_fill_origin(&here) < 0)
-                return verdict(IDENTITY_SKIP, ret_reason, "we cannot tell who we are ourselves");
-        v = compare_origin(record, &here, ret_reason);
+        if (record_fill_place(&here) < 0)
+                return verdict(IDENTITY_SKIP, ret_reason, "we cannot tell where we are ourselves");
         *ret_cgroup_namespace = here.cgroup_namespace;
-        record_done(&here);
-        return v;
+        return compare_origin(record, &here, ret_reason);
 }
 
 enum identity_verdict identity_origin(const struct record *record, const char **ret_reason) {
@@ -116,10 +112,10 @@ static bool holds_us(const struct cgroup *cgroup, const struct inside *inside) {
 
         if (cgroup_contains(cgroup, 0) != 0) /* what cannot be told may well be so */
                 return true;
-        while (pid > 0) {
+        while (inside->n > 0 && pid > 0) {
                 struct process_stat stat;
 
-                if (is_inside(inside, pid) || cgroup_contains(cgroup, pid) == 1)
+                if (is_inside(inside, pid))
                         return true;
                 pid = parent;
                 parent = process_read_stat(pid, &stat) < 0 ? 0 : stat.parent;
@@ -163,11 +159,13 @@ const char *identity_check_end(const struct cgroup *cgroup) {
 
 /* ---- the cgroup ----------------------------------------------------------------------------------------- */
 
-static const char *check_marks(const struct record *record, const struct cgroup *cgroup, uint64_t root_id) {
+#define ROOT_ID 1 /* of every hierarchy of cgroups */
+
+static const char *check_marks(const struct record *record, const struct cgroup *cgroup) {
         char id[ID_LENGTH + 2];
         int r;
 
-        if (cgroup->id == root_id)
+        if (cgroup->id == ROOT_ID)
                 return "its cgroup is the root";
         if (cgroup->id != record->cgroup_id)
                 return "its path leads to another cgroup";
@@ -179,40 +177,38 @@ static const char *check_marks(const struct record *record, const struct cgroup 
         return strcmp(id, record->id) == 0 ? NULL : "its cgroup carries another id";
 }
 
-static int get_root_id(uint64_t *ret_id) {
+/* Without a mount every path is absent. */
+static bool is_mounted(void) {
         _cleanup_close_ int fd = -1;
         _cleanup_free_ char *prefix = NULL;
-        struct stat st;
-        int r = cgroup_open_root(&fd, &prefix);
 
-        if (r < 0)
-                return r;
-        if (fstat(fd, &st) < 0)
-                return -errno;
-        *ret_id = st.st_ino;
-        return 0;
+        return cgroup_open_root(&fd, &prefix) >= 0;
+}
+
+static enum identity_verdict judge_absence(
+        const struct record *record, uint64_t cgroup_namespace, const char **ret_reason) {
+        if (!is_mounted())
+                return verdict(IDENTITY_SKIP, ret_reason, "no cgroup2 can be seen from here");
+        if (record->cgroup_namespace == 0 || record->cgroup_namespace != cgroup_namespace)
+                return verdict(IDENTITY_SKIP, ret_reason, "it is of another cgroup namespace");
+        return verdict(IDENTITY_NOTHING, ret_reason, "its cgroup is gone");
 }
 
 enum identity_verdict identity_cgroup(const struct record *record, struct cgroup *ret_cgroup, const char **ret_reason) {
         struct cgroup cgroup = CGROUP_NONE;
-        uint64_t cgroup_namespace = 0, root_id = 0;
+        uint64_t cgroup_namespace = 0;
         const char *problem;
         enum identity_verdict v = judge_origin(record, &cgroup_namespace, ret_reason);
         int r;
 
         if (v != IDENTITY_PROVEN)
                 return v;
-        if (get_root_id(&root_id) < 0) /* first: without a mount every path is absent */
-                return verdict(IDENTITY_SKIP, ret_reason, "no cgroup2 can be seen from here");
         r = cgroup_open(record->cgroup, &cgroup);
-        if (r == -ENOENT && record->cgroup_namespace != 0 && record->cgroup_namespace == cgroup_namespace)
-                return verdict(IDENTITY_NOTHING, ret_reason, "its cgroup is gone");
         if (r == -ENOENT)
-                return verdict(IDENTITY_SKIP, ret_reason, "it is of another cgroup namespace");
+                return judge_absence(record, cgroup_namespace, ret_reason);
         if (r < 0)
                 return verdict(IDENTITY_SKIP, ret_reason, "its cgroup cannot be opened");
-
-        problem = check_marks(record, &cgroup, root_id);
+        problem = check_marks(record, &cgroup);
         if (problem) {
                 cgroup_done(&cgroup);
                 return verdict(IDENTITY_SKIP, ret_reason, problem);

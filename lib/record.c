@@ -65,32 +65,40 @@ static bool proc_is_ours(void) {
         return parse_u64(target, &pid) >= 0 && pid == (uint64_t)getpid();
 }
 
-int record_fill_origin(struct record *record) {
-        char boot_id[64], comm[64];
-        struct process_identity owner;
-        int r;
+int record_fill_place(struct record *record) {
+        char boot_id[64];
+        int r = read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof(boot_id));
 
-        r = read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof(boot_id));
         if (r < 0)
                 return r;
         if (!boot_id_is_valid(boot_id))
                 return -EBADMSG;
+        memcpy(record->boot_id, boot_id, sizeof(record->boot_id));
+        record->cgroup_namespace = read_namespace("/proc/self/ns/cgroup");
+        record->pid_namespace = proc_is_ours() ? read_namespace("/proc/self/ns/pid") : 0;
+        return 0;
+}
+
+int record_fill_origin(struct record *record) {
+        struct process_identity owner;
+        char comm[64];
+        int r;
+
+        r = record_fill_place(record);
+        if (r < 0)
+                return r;
         r = read_line("/proc/self/comm", comm, sizeof(comm));
         if (r < 0)
                 return r;
         r = process_self(&owner);
         if (r < 0)
                 return r;
+        if (record->pid_namespace == 0) /* better not known than another's */
+                owner.start_time = 0;
         record->owner_comm = strdup(comm);
         if (!record->owner_comm)
                 return -ENOMEM;
-        memcpy(record->boot_id, boot_id, sizeof(record->boot_id));
-        record->cgroup_namespace = read_namespace("/proc/self/ns/cgroup");
         record->owner = owner;
-        if (proc_is_ours())
-                record->pid_namespace = read_namespace("/proc/self/ns/pid");
-        else /* better not known than another's */
-                record->owner.start_time = 0;
         return 0;
 }
 

@@ -36,8 +36,9 @@ struct record {
 void record_done(struct record *record);
 struct record record_take(struct record *record);
 
-/* Fills boot_id, the namespaces and the owner (ourselves): what an owner reads once for all its records, and what
- * those who judge a record compare it with. */
+/* Fills boot_id and the namespaces: what those who judge a record compare it with. */
+int record_fill_place(struct record *record);
+/* And the owner, ourselves: what an owner reads once for all its records. */
 int record_fill_origin(struct record *record);
 
 /* What is not sane about it, as a sentence; NULL: nothing. */

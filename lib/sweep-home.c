@@ -40,35 +40,30 @@ static int add_base(struct homes *homes, struct cgroup *base) {
         return 0;
 }
 
-/* BASE/cgtree-PID-RANDOM/trees/ID into BASE ("/" for the root) and the name after it. */
-static bool split_path(const char *tree_path, char **ret_base, char **ret_name) {
+/* BASE of BASE/cgtree-PID-RANDOM/trees/ID, "/" for the root. NULL: another path, or out of memory. */
+static char *base_of(const char *tree_path) {
         _cleanup_free_ char *path = strdup(tree_path);
-        char *slash;
+        char *slash = NULL;
 
-        for (int i = 0; path && i < 2; i++) {
+        for (int i = 0; path && i < 3; i++) {
                 slash = strrchr(path, '/');
                 if (!slash || (i == 1 && strcmp(slash, "/trees") != 0))
-                        return false;
+                        return NULL;
                 *slash = '\0';
         }
-        slash = path ? strrchr(path, '/') : NULL;
-        if (!slash || strncmp(slash + 1, PREFIX, strlen(PREFIX)) != 0)
-                return false;
-        *slash = '\0';
-        *ret_name = strdup(slash + 1);
-        *ret_base = strdup(*path ? path : "/");
-        return true;
+        if (!path || strncmp(slash + 1, PREFIX, strlen(PREFIX)) != 0)
+                return NULL;
+        return *path ? take_pointer(&path) : strdup("/");
 }
 
 int homes_add(struct homes *homes, const char *tree_path) {
-        _cleanup_free_ char *base_path = NULL, *name = NULL;
+        _cleanup_free_ char *path = base_of(tree_path);
         struct cgroup base = CGROUP_NONE;
 
-        if (!split_path(tree_path, &base_path, &name))
-                return 0;
-        if (!base_path || !name)
-                return -ENOMEM;
-        return cgroup_open(base_path, &base) < 0 ? 0 : add_base(homes, &base);
+        for (size_t i = 0; path && i < homes->n; i++)
+                if (strcmp(homes->bases[i].path, path) == 0)
+                        return 0;
+        return !path || cgroup_open(path, &base) < 0 ? 0 : add_base(homes, &base);
 }
 
 int homes_add_own(struct homes *homes) {
@@ -90,28 +85,17 @@ static bool is_left_over(const struct cgroup *home) {
                cgroup_is_populated(home) == 0 && !identity_check_end(home);
 }
 
-/* fn may be NULL. */
 static void tidy_home(const struct cgroup *base, const char *name, bool dry_run, homes_fn fn, void *userdata) {
         struct cgroup home = CGROUP_NONE;
 
         if (cgroup_open_child(base, name, &home) < 0)
                 return;
         if (is_left_over(&home)) {
-                if (fn)
-                        fn(userdata, home.path);
+                fn(userdata, home.path);
                 if (!dry_run)
                         (void)cgroup_remove(base, name, RETRY_USEC);
         }
         cgroup_done(&home);
-}
-
-void homes_tidy_of(const char *tree_path) {
-        _cleanup_free_ char *base_path = NULL, *name = NULL;
-        struct cgroup base = CGROUP_NONE;
-
-        if (split_path(tree_path, &base_path, &name) && base_path && name && cgroup_open(base_path, &base) >= 0)
-                tidy_home(&base, name, false, NULL, NULL);
-        cgroup_done(&base);
 }
 
 static void tidy_base(const struct cgroup *base, bool dry_run, homes_fn fn, void *userdata) {

@@ -200,8 +200,6 @@ static void finish(struct sweep *sweep, struct item *item) {
         _cleanup_free_ char *reason = describe_unproven(&item->tree->record, item->reason);
 
         item_close(sweep, item);
-        if (item->cgroup)
-                homes_tidy_of(item->cgroup);
         sweep->n_ended += item->was_populated;
         decide(sweep, item, item->was_populated ? "ended" : "tidied", reason ? reason : item->reason);
 }
@@ -313,8 +311,6 @@ static void drop_record(struct sweep *sweep, struct item *item) {
                 decide_problem(sweep, item, "failed", "its record cannot be removed");
                 return;
         }
-        if (item->cgroup && !sweep->dry_run)
-                homes_tidy_of(item->cgroup);
         decide(sweep, item, sweep->dry_run ? "would tidy" : "tidied", item->reason);
 }
 

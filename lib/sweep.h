@@ -20,5 +20,3 @@ int homes_add_own(struct homes *homes);
  * first, then removed, unless dry_run. */
 typedef void (*homes_fn)(void *userdata, const char *path);
 void homes_tidy(const struct homes *homes, bool dry_run, homes_fn fn, void *userdata);
-/* The same for the one in which that tree was. */
-void homes_tidy_of(const char *tree_path);

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,7 @@ struct reaper {
         bool root_reaped, childless;
 
         bool foreground;        /* SESSION_FOREGROUND */
+        bool wants_terminal;    /* at once, or since it asked for it */
         bool terminal_given;    /* the root took it from the owner's group */
         pid_t foreground_group; /* which group of the tree has it, or had it when it was stopped */
 
@@ -87,7 +89,7 @@ static int open_terminal(void) {
 }
 
 static void note_terminal(struct reaper *reaper) {
-        _cleanup_close_ int terminal = reaper->foreground ? open_terminal() : -1;
+        _cleanup_close_ int terminal = reaper->wants_terminal ? open_terminal() : -1;
 
         reaper->foreground_group = reaper->root;
         reaper->terminal_given = terminal >= 0 && tcgetpgrp(terminal) == reaper->owner_group;
@@ -120,15 +122,34 @@ static void hand_back_terminal(struct reaper *reaper) {
         (void)tcsetpgrp(terminal, reaper->owner_group);
 }
 
+/* Only what the owner's group has can be given. */
+static bool give_terminal(struct reaper *reaper) {
+        _cleanup_close_ int terminal = open_terminal();
+
+        if (terminal < 0 || tcgetpgrp(terminal) != reaper->owner_group ||
+                tcsetpgrp(terminal, reaper->foreground_group) < 0)
+                return false;
+        reaper->terminal_given = true;
+        return true;
+}
+
 /* The root is ours and not reaped: the number of its group can be nobody else's. */
 static void resume(struct reaper *reaper) {
-        _cleanup_close_ int terminal = reaper->foreground ? open_terminal() : -1;
-
         if (reaper->root_reaped)
                 return;
-        if (terminal >= 0 && tcgetpgrp(terminal) == reaper->owner_group)
-                reaper->terminal_given = tcsetpgrp(terminal, reaper->foreground_group) >= 0;
+        if (reaper->wants_terminal)
+                (void)give_terminal(reaper);
         (void)kill(-reaper->root, SIGCONT);
+}
+
+/* The root was stopped because it read the terminal or changed its modes from the background: it did not have it yet, or
+ * a shell has brought the owner to the foreground again without a word (SIGCONT is for stopped jobs only). */
+static bool lend_terminal(struct reaper *reaper, int signal) {
+        if ((signal != SIGTTIN && signal != SIGTTOU) || !give_terminal(reaper))
+                return false;
+        reaper->wants_terminal = true;
+        (void)kill(-reaper->root, SIGCONT);
+        return true;
 }
 
 /* ---- children ------------------------------------------------------------------------------------------------- */
@@ -157,7 +178,7 @@ static void on_root(struct reaper *reaper, const siginfo_t *info) {
         if (info->si_code == CLD_TRAPPED)
                 return;
         if (info->si_code == CLD_STOPPED) {
-                if (!reaper->foreground)
+                if (!reaper->foreground || lend_terminal(reaper, info->si_status))
                         return;
                 hand_back_terminal(reaper);
                 message.type = GATE_ROOT_STOPPED;
@@ -474,6 +495,29 @@ static void leave_caller(const struct reaper *reaper, const struct gate_plan *pl
         }
 }
 
+/* Whoever reads the pipe shares the owner's group and may need the terminal (a pager). */
+static bool writes_to_pipe(const struct child_plan *plan) {
+        int output = STDOUT_FILENO;
+        struct stat status;
+
+        for (size_t i = 0; i < plan->n_fds; i++)
+                if (plan->fds[i].target == STDOUT_FILENO)
+                        output = plan->fds[i].source;
+        return output >= 0 && fstat(output, &status) >= 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+/* Nothing said: a session of its own. In the foreground, but behind a pipe: the terminal only when it is asked for, by a
+ * SIGTTIN (a shell's $(...) ignores it). */
+static void settle_session(struct reaper *reaper, struct child_plan *plan) {
+        if (plan->session == CGTREE_SESSION_INHERIT)
+                plan->session = CGTREE_SESSION_NEW;
+        reaper->owner_group = getpgrp();
+        reaper->foreground = plan->session == CGTREE_SESSION_FOREGROUND;
+        if (reaper->foreground && writes_to_pipe(plan) && !(plan->ignored & UINT64_C(1) << (SIGTTIN - 1)))
+                plan->session = CGTREE_SESSION_GROUP;
+        reaper->wants_terminal = plan->session == CGTREE_SESSION_FOREGROUND;
+}
+
 static int announce_root(const struct reaper *reaper) {
         struct gate_message message = { .type = GATE_READY, .pid = reaper->root };
         _cleanup_close_ int pidfd = pidfd_pin(reaper->root);
@@ -495,12 +539,9 @@ int main(int argc, char *argv[]) {
 
         if (argc < 1 || gate_plan_decode(argv, environ, &plan) < 0)
                 return write(STDERR_FILENO, usage, strlen(usage)) < 0 ? 1 : 2;
-        if (plan.child.session == CGTREE_SESSION_INHERIT)
-                plan.child.session = CGTREE_SESSION_NEW;
+        settle_session(&reaper, &plan.child);
         r = gate_plan_settle(&plan);
         reaper.socket = plan.socket;
-        reaper.owner_group = getpgrp();
-        reaper.foreground = plan.child.session == CGTREE_SESSION_FOREGROUND;
         if (r >= 0)
                 r = fork_root(&reaper, &plan);
         if (r < 0)

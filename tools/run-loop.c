@@ -70,7 +70,8 @@ static void occupy_standard_fds(void) {
 
 static void log_message(void *userdata, int priority, const char *text) {
         (void)userdata;
-        message(priority <= LOG_WARNING ? MESSAGE_NOTICE : MESSAGE_DETAIL, "%s", text);
+        /* Warnings (a root that left its tree, a reaper that was killed) are said by the library alone; errors by us. */
+        message(priority == LOG_WARNING ? MESSAGE_NOTICE : MESSAGE_DETAIL, "%s", text);
 }
 
 static int configure_owner(struct run *run) {
@@ -228,7 +229,7 @@ static void on_empty(struct run *run) {
         else if (r == -ENODATA && run->ending_signal != 0)
                 finish_by_signal(run, run->ending_signal);
         else if (r < 0)
-                finish(run, report_failure("learn how the command ended", r));
+                finish(run, report_lost_exit(run->options));
         else if (code == CLD_EXITED)
                 finish(run, status);
         else if (status == SIGKILL && run->root_was_late)

@@ -47,14 +47,10 @@ static void report_cause(const struct run_options *options, cgtree_tree *tree, i
 }
 
 void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
-        const char *id = cgtree_tree_get_id(tree), *stray = cgtree_tree_get_stray(tree);
+        const char *id = cgtree_tree_get_id(tree);
         char name[SIGNAL_TEXT_SIZE];
         int code, status;
 
-        if (stray)
-                message(MESSAGE_NOTICE,
-                        "'%s' moved itself out of its tree, to the cgroup %s: what it started there is not seen",
-                        options->argv[0], stray);
         if (!message_is_said(MESSAGE_DETAIL))
                 return;
         report_cause(options, tree, ending_signal);
@@ -112,6 +108,11 @@ int report_spawn_failure(const struct run_options *options, enum cgtree_step ste
                         options->name);
         else
                 message(MESSAGE_ERROR, "%s%s", words && *words ? words : strerror(-error), records_hint(words));
+        return RUN_FAILED;
+}
+
+int report_lost_exit(const struct run_options *options) {
+        message(MESSAGE_ERROR, "'%s' and all of its tree have ended, but its exit status is lost", options->argv[0]);
         return RUN_FAILED;
 }
 

@@ -8,11 +8,12 @@
 /* The placement that was taken, and why not a better one. */
 void report_placement(const struct run_options *options, cgtree_owner *owner);
 void report_started(cgtree_tree *tree);
-/* Died of, stray, cause: how it ended. */
+/* Why and how it ended. */
 void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal);
 
 int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error);
 int report_spawn_failure(const struct run_options *options, enum cgtree_step step, int error, const char *words);
+int report_lost_exit(const struct run_options *options);
 int report_survivors(cgtree_tree *tree);
 /* Something of ours: "cannot WHAT: ...". */
 int report_failure(const char *what, int error);

@@ -16,6 +16,19 @@ def run_to_end(cell, *options, command, seconds=10, **more):
     return run.wait(seconds), run
 
 
+def within(cell, bound, attempt, tries=5):
+    """The best of some attempts: what else runs on the machine only ever adds to the time.  Where even four plain shells
+    one after the other take a tenth of the bound, the machine is so busy that the bound grows with them."""
+    shells = cell.start(["sh", "-c", 'sh -c "sh -c \\"sh -c true; true\\"; true"; true'])
+    shells.wait(20)
+    allowed, took = max(bound, 10 * shells.seconds), []
+    while len(took) < tries and (not took or took[-1] >= allowed):
+        took.append(attempt())
+    figures = ", ".join(f"{seconds:.3f} s" for seconds in took)
+    expect(took[-1] < allowed, f"took {figures}, not under {bound} s (here {allowed:.3f} s)")
+    return f"{took[-1]:.3f} s"
+
+
 @test("a leftover in a new session is ended, the status is the command's", backends=BACKENDS)
 def leftover(cell, backend):
     code, run = run_to_end(cell, f"--backend={backend}",
@@ -26,14 +39,15 @@ def leftover(cell, backend):
 
 @test("a background job does not hold a command substitution")
 def substitution(cell):
-    started = now()
-    script = f'o=$({cell.host.cgtree} run -- sh -c "sleep 60 & echo hi"); echo "[$o]"'
-    run = cell.start(["sh", "-c", script])
-    code = run.wait(5)
-    took = now() - started
-    expect(code == 0 and run.stdout == "[hi]\n", f"status {code}: {run}")
-    expect(took < 0.3, f"took {took:.3f} s")
-    cell.expect_clean()
+    def attempt():
+        script = f'o=$({cell.host.cgtree} run -- sh -c "sleep 60 & echo hi"); echo "[$o]"'
+        run = cell.start(["sh", "-c", script])
+        code = run.wait(5)
+        expect(code == 0 and run.stdout == "[hi]\n", f"status {code}: {run}")
+        cell.expect_clean()
+        return run.seconds
+
+    return within(cell, 0.3, attempt)
 
 
 @test("no sleep and no expired timeout ends the wait", users=("root",))
@@ -59,16 +73,21 @@ def no_sleep(cell):
 
 @test("a tree that ignores TERM ends at the grace after the timeout", backends=BACKENDS)
 def ignorer(cell, backend):
-    for more in ([], ["--as-root"]):
+    def attempt():
         report = cell.report()
         run = cell.run(f"--backend={backend}", "--timeout", "300ms", "--grace", "200ms",
                        command=[cell.payload("term-ignorer"), f"--report={report.path}", *more])
         report.wait_ready()
         code = run.wait(5)
         expect(code == 124, f"status {code}: {run}")
-        expect(0.5 <= run.seconds + 0.02 and run.seconds < 0.8, f"took {run.seconds:.3f} s")
+        expect(run.seconds >= 0.49, f"took {run.seconds:.3f} s, less than timeout and grace")
         expect(report.wait_end(0.05), "the ignorer lives")
         cell.expect_clean()
+        return run.seconds
+
+    for more in ([], ["--as-root"]):
+        figure = within(cell, 0.8, attempt)
+    return figure
 
 
 @test("D16 death by a signal is passed on as such", backends=BACKENDS)
@@ -182,6 +201,14 @@ def closed_descriptors(cell, backend):
     cell.expect_clean()
 
 
+def signal_until_end(run, report):
+    """TERM at least twice: while one is pending the kernel merges the next into it."""
+    started = now()
+    while not report.ended and now() < started + 5:
+        run.signal(signal.SIGTERM)
+        report.pump(0.05)
+
+
 @test("a caller that ignores CHLD or blocks TERM still gets status and effect", backends=BACKENDS)
 def odd_callers(cell, backend):
     for options in (["--ignore=17"], ["--block=15", "--block=17"], ["--block=15", "--ignore=17"]):
@@ -192,15 +219,12 @@ def odd_callers(cell, backend):
                        command=[cell.payload("setsid-child"), f"--report={report.path}"])
         report.wait_ready()
         if "--block=15" in options:
-            # the command was born with TERM blocked, as a plain exec would have it: only KILL ends it
-            run.signal(signal.SIGTERM)
-            run.signal(signal.SIGTERM)
-            code = run.wait(5)
-            expect(code == -signal.SIGTERM, f"{options}: return code {code}: {run}")
+            # the command was born with TERM blocked, as a plain exec would have it: a second TERM, and only KILL ends it
+            signal_until_end(run, report)
         else:
             run.signal(signal.SIGTERM)
-            code = run.wait(5)
-            expect(code == -signal.SIGTERM, f"{options}: return code {code}: {run}")
+        code = run.wait(5)
+        expect(code == -signal.SIGTERM, f"{options}: return code {code}: {run}")
         expect(report.wait_end(0.05), "a member lives")
         cell.expect_clean()
 
@@ -247,12 +271,7 @@ def second_signal(cell, backend):
     run = cell.run(f"--backend={backend}", "--grace=1h", "-q",
                    command=[cell.payload("term-ignorer"), f"--report={report.path}", "--as-root"])
     report.wait_ready()
-    run.signal(signal.SIGTERM)
-    run.signal(signal.SIGTERM)  # may be merged with the first, as the kernel does with the same signal pending
-    sent = now()
-    while not report.ended and now() < sent + 5:
-        run.signal(signal.SIGTERM)
-        report.pump(0.05)
+    signal_until_end(run, report)
     code = run.wait(5)
     expect(code == -signal.SIGTERM, f"return code {code}: {run}")
     cell.expect_clean()
@@ -326,13 +345,17 @@ def kills_parent_hard(cell, backend):
     report.wait_ready()
     with open(go, "w") as file:
         file.write("x\n")
-    run.wait(10)
     if backend == "subtree":
+        run.wait(5)
         expect(run.stdout == "status:137\n", f"{run}")
         code, sweep = cell.tool("sweep")
         expect(code == 0, f"{sweep}")
     else:
-        expect(run.stdout != "status:0\n", f"a tree whose helper was killed ended as if all were well: {run}")
+        # the helper is gone, its tree lives, and is ended by its marks
+        code, kill = cell.tool("kill", cell.record_ids()[0])
+        expect(code == 0, f"{kill}")
+        run.wait(5)
+        expect(run.stdout != "status:0\n", f"it ended as if all were well: {run}")
     expect(report.wait_end(2), "a member lives")
     cell.expect_clean()
 

@@ -20,7 +20,8 @@ def python_prompt(cell, backend):
     terminal = Terminal(cell, [cell.host.cgtree, "run", "-q", f"--backend={backend}", "--", "/usr/bin/python3", "-i",
                                "-c", "import sys; sys.ps1 = 'py> '"], PYTHON_COLORS="0", PYTHONSTARTUP="")
     terminal.wait_for("py> ")
-    terminal.type("import time; print('slee' + 'ping'); time.sleep(60)\n")
+    # many short sleeps: python misses an interrupt that comes in the instant before a sleep, until that is over
+    terminal.type("import time; print('slee' + 'ping'); [time.sleep(0.01) for _ in iter(int, 1)]\n")
     terminal.wait_for("sleeping")
     terminal.key("c")
     terminal.wait_for("KeyboardInterrupt")

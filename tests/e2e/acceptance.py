@@ -25,7 +25,8 @@ def main():
     if results is None:
         return broken
     for result in results:
-        print(f"{result.outcome:8} {result.seconds:6.2f} s  {result.name}")
+        note = f"  ({result.text})" if result.text and result.outcome == "passed" else ""
+        print(f"{result.outcome:8} {result.seconds:6.2f} s  {result.name}{note}")
     suite.print_failures(results)
     suite.print_skips(results)
     return suite.summary("acceptance", "tests", results, broken, now() - started)

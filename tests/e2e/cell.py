@@ -106,7 +106,9 @@ class Report:
         return next((member for member in self.members.values() if member["role"] == role), None)
 
     def alive(self):
-        return [pid for pid, member in self.members.items() if member["pidfd"] and not has_ended(member["pidfd"])]
+        """A process leaves its cgroup a moment before its pidfd says that it has ended."""
+        return [pid for pid, member in self.members.items()
+                if member["pidfd"] and not wait_readable(member["pidfd"], 0 if not self.ended else 0.2)]
 
 
 class Running:
@@ -124,7 +126,7 @@ class Running:
         self.text = {"stdout": b"", "stderr": b""}
         self.ended_at = None
 
-    def _drain(self, name, seconds):
+    def drain(self, name, seconds=0):
         """Reads to the end of the file; False when the time is over first."""
         stream = getattr(self.process, name)
         if stream is None or stream.closed:
@@ -139,17 +141,19 @@ class Running:
         return False
 
     def wait(self, seconds):
-        """The return code as subprocess has it (-N: died of signal N)."""
+        """The return code as subprocess has it (-N: died of signal N); nobody else may hold the pipes then."""
+        code = self.wait_itself(seconds)
+        for name in ("stdout", "stderr"):
+            expect(self.drain(name, 2), f"somebody holds {name} after the end of {self}")
+        return code
+
+    def wait_itself(self, seconds):
+        """The same, where others may live on with its pipes."""
         if not wait_readable(self.pidfd, seconds):
-            self._drain("stdout", 0)
-            self._drain("stderr", 0)
             raise Failed(f"still running after {seconds:.1f} s: {self}\n{describe(self.pid)}")
         if self.ended_at is None:
             self.ended_at = now()
-        code = self.process.wait()
-        for name in ("stdout", "stderr"):
-            expect(self._drain(name, 2), f"somebody holds {name} after the end of {self}")
-        return code
+        return self.process.wait()
 
     def wait_text(self, name, wanted, seconds):
         """Reads until the text holds what is wanted."""
@@ -305,6 +309,7 @@ class Cell:
         lines = []
         for running in self.running:
             if running is not self.canary:
+                running.drain("stdout"), running.drain("stderr")
                 lines.append(f"  ran ({'ended' if has_ended(running.pidfd) else 'still running'}): {running}")
         lines += [f"  terminal: {terminal.shown!r}" for terminal in self.terminals]
         for report in self.reports:

@@ -23,18 +23,28 @@ static struct cgroup cgroups_own = CGROUP_NONE, cgroups_base = CGROUP_NONE;
 static char cgroups_name[48];
 static pid_t cgroups_janitor;
 
-/* By other means than those under test: also what is broken leaves nothing behind. */
+/* Linux 5.14. */
+static inline bool cgroups_have_kill(void) {
+        return faccessat(cgroups_base.fd, "cgroup.kill", F_OK, 0) == 0;
+}
+
+/* SIGKILL to all that is there, by other means than those under test. */
+static inline void cgroups_strike(const struct cgroup *cgroup) {
+        _cleanup_free_ pid_t *pids = NULL;
+        size_t n = 0;
+
+        (void)write_file_at(cgroup->fd, "cgroup.kill", "1");
+        (void)cgroup_members(cgroup, &pids, &n, NULL);
+        for (size_t i = 0; i < n; i++)
+                kill(pids[i], SIGKILL);
+}
+
+/* Also what is broken leaves nothing behind. */
 static inline bool cgroups_wipe(void) {
         uint64_t deadline = now_usec() + 20 * USEC_PER_SEC;
 
         while (cgroup_is_populated(&cgroups_base) == 1 && now_usec() < deadline) {
-                _cleanup_free_ pid_t *pids = NULL;
-                size_t n = 0;
-
-                (void)write_file_at(cgroups_base.fd, "cgroup.kill", "1");
-                (void)cgroup_members(&cgroups_base, &pids, &n, NULL);
-                for (size_t i = 0; i < n; i++)
-                        kill(pids[i], SIGKILL);
+                cgroups_strike(&cgroups_base);
                 usleep(1000);
         }
         return cgroup_remove(&cgroups_own, cgroups_name, USEC_PER_SEC) == 0;

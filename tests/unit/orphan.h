@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "identity.h"
+#include "records.h"
 #include "scratch.h"
 
 #define ORPHAN_BOUND_MSEC 20000 /* far above what anything here takes, also under valgrind */

@@ -85,7 +85,7 @@ START_TEST(test_odd_names) {
         ck_assert_int_eq(cgroup_open(path, &again), 0);
         ck_assert_uint_eq(again.id, made.id);
         ck_assert_int_eq(cgroup_contains(&again, payload.pid), 1);
-        ck_assert_int_eq(cgroup_kill(&again), 0);
+        cgroups_strike(&again);
         payload_await_eof(&payload);
         cgroup_done(&again);
         ck_assert_int_eq(cgroup_remove(&parent, odd_names[_i], USEC_PER_SEC), 0);
@@ -263,7 +263,8 @@ START_TEST(test_read_only_mount) {
         ck_assert_int_eq(mount("none", "/sys/fs/cgroup/ro", "none", MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
         ck_assert_int_eq(cgroup_open(cgroups_base.path, &base), 0);
         ck_assert_int_eq(cgroup_create(&base, "refused", &untouched), -EROFS);
-        ck_assert_int_eq(cgroup_kill(&base), -EROFS);
+        if (cgroups_have_kill())
+                ck_assert_int_eq(cgroup_kill(&base), -EROFS);
         ck_assert_int_eq(cgroup_freeze(&base, true), -EROFS);
         ck_assert_int_eq(cgroup_is_populated(&base), 0);
         cgroup_done(&base);
@@ -273,7 +274,7 @@ START_TEST(test_read_only_mount) {
         ck_assert_int_eq(mount("/sys/fs/cgroup/ro", "/mnt", "none", MS_BIND, NULL), 0);
         ck_assert_int_eq(mount("none", "/mnt", "none", MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
         ck_assert_int_eq(cgroup_open(cgroups_base.path, &base), 0);
-        ck_assert_int_eq(cgroup_kill(&base), 0);
+        ck_assert_int_eq(cgroup_freeze(&base, false), 0);
         cgroup_done(&base);
 }
 END_TEST

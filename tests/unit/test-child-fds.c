@@ -2,12 +2,9 @@
 
 /* The descriptors that a child is to have at its exec, told by itself, for each of the ways into it. */
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "deny.h"
 #include "probed.h"
 
 TEST_EACH_WAY(test_fds_swap) {
@@ -137,7 +134,11 @@ TEST_EACH_WAY(test_fds_at_the_limit) {
         struct child_plan *plan = probe_plan();
         struct probed probed;
 
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0) { /* valgrind has its own above the limit */
+                ck_assert(!born);
+                child_plan_free(plan);
+                return;
+        }
         plan_fd(plan, a, b);
         plan_fd(plan, b, a);
         if (way == WAY_GATED) { /* its socket has to be above */
@@ -150,22 +151,6 @@ TEST_EACH_WAY(test_fds_at_the_limit) {
         probed_done(&probed);
 }
 
-/* The whole process does without close_range from here on, as before Linux 5.9. */
-static void forbid_close_range(void) {
-        struct sock_filter rules[] = {
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = { .len = sizeof(rules) / sizeof(rules[0]), .filter = rules };
-
-        ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-        ck_assert_int_eq(syscall(SYS_close_range, 5000, 5000, 0), -1);
-        ck_assert_int_eq(errno, ENOSYS);
-}
-
 TEST_EACH_WAY(test_fds_without_close_range) {
         int file = new_file_at(33);
         struct child_plan *plan = probe_plan();
@@ -173,7 +158,7 @@ TEST_EACH_WAY(test_fds_without_close_range) {
 
         for (int fd = 200; fd < 500; fd++) /* more than one read of the directory */
                 ck_assert_int_eq(dup2(file, fd), fd);
-        forbid_close_range();
+        deny_syscall(SYS_close_range, ENOSYS); /* as before Linux 5.9 */
         plan_fd(plan, 0, file);
         plan_fd(plan, 300, file);
         plan_fd(plan, 301, 301);
@@ -195,7 +180,7 @@ START_TEST(test_close_others) {
                 ck_assert_int_eq(dup2(file, fd), fd);
         if (fork() == 0) { /* check's own descriptors go too */
                 if (_i == 1)
-                        forbid_close_range();
+                        deny_syscall(SYS_close_range, ENOSYS); /* as before Linux 5.9 */
                 if (child_close_others(kept, sizeof(kept) / sizeof(kept[0])) < 0)
                         _exit(1);
                 for (int fd = 0; fd < 400; fd++)

@@ -100,7 +100,7 @@ TEST_EACH_WAY(test_dies_by_term) {
         be_a_difficult_caller();
         probed = probe_start(way, plan_new(NULL, (const char *const[]){ "probe", "pause", NULL }), -1);
         ck_assert_int_eq(probed.result.step, CHILD_OK);
-        ck_assert_int_eq(syscall(SYS_pidfd_send_signal, probed.pidfd, SIGTERM, NULL, 0), 0);
+        ck_assert_int_eq(kill(probed.pid, SIGTERM), 0); /* not reaped: it is still this one's */
         ck_assert_int_eq(probe_end(&probed, &code), SIGTERM);
         ck_assert_int_eq(code, CLD_KILLED);
         probed_done(&probed);
@@ -419,9 +419,12 @@ TEST_EACH_WAY(test_exec_in_turn) {
 
 TEST_EACH_WAY(test_exec_too_big) {
         size_t size = 256 * 1024;
-        char *argument = calloc(1, size);
+        char *argument;
         struct child_plan *plan;
 
+        if (way != WAY_BORN && !born) /* valgrind does not come back from such an exec */
+                return;
+        argument = calloc(1, size);
         memset(argument, 'x', size - 1);
         plan = plan_new(NULL, (const char *const[]){ "probe", argument, NULL });
         free(argument);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "boxes.h"
+#include "deny.h"
 #include "gate-plan.h"
 #include "probed.h"
 #include "process.h"
@@ -50,7 +51,7 @@ START_TEST(test_plan_there_and_back) {
         _cleanup_strv_ char **argv = NULL;
         struct gate_plan back;
 
-        ck_assert_int_eq(gate_plan_encode("program", plan, 7, 8, &argv), 0);
+        ck_assert_int_eq(gate_plan_encode("program", plan, 7, 8, true, &argv), 0);
         ck_assert_str_eq(argv[0], "program");
         ck_assert_int_eq(gate_plan_decode(argv, plan->envp, &back), 0);
         ck_assert_int_eq(back.socket, 7);
@@ -63,7 +64,7 @@ START_TEST(test_plan_there_and_back) {
         ck_assert_int_eq(back.child.session, plan->session);
         ck_assert_uint_eq(back.child.blocked, plan->blocked);
         ck_assert_uint_eq(back.child.ignored, plan->ignored);
-        ck_assert(back.child.inherit_fds && back.child.set_user);
+        ck_assert(back.child.inherit_fds && back.child.set_user && back.introduce);
         ck_assert_uint_eq(back.child.uid, plan->uid);
         ck_assert_uint_eq(back.child.gid, plan->gid);
         ck_assert_uint_eq(back.child.n_groups, 2);
@@ -85,12 +86,12 @@ START_TEST(test_plan_of_nothing) {
         _cleanup_strv_ char **argv = NULL;
         struct gate_plan back;
 
-        ck_assert_int_eq(gate_plan_encode("program", plan, 3, -1, &argv), 0);
+        ck_assert_int_eq(gate_plan_encode("program", plan, 3, -1, false, &argv), 0);
         ck_assert_int_eq(gate_plan_decode(argv, plan->envp, &back), 0);
         ck_assert_int_eq(back.cgroup_fd, -1);
         ck_assert_int_eq(back.child.directory_fd, AT_FDCWD);
         ck_assert_ptr_null(back.child.directory);
-        ck_assert(!back.child.inherit_fds && !back.child.set_user);
+        ck_assert(!back.child.inherit_fds && !back.child.set_user && !back.introduce);
         ck_assert_uint_eq(back.child.n_fds + back.child.n_groups + back.n_close_on_exec, 0);
         gate_plan_done(&back);
         child_plan_free(plan);
@@ -253,7 +254,7 @@ START_TEST(test_signals_wait) {
 
         ck_assert_int_eq(gate_start(plan, -1, &gate), 0);
         child_plan_free(plan);
-        ck_assert_int_eq(syscall(SYS_pidfd_send_signal, gate.pidfd, SIGHUP, NULL, 0), 0);
+        ck_assert_int_eq(kill(gate.pid, SIGHUP), 0); /* not reaped: it is still this one's */
         ck_assert_int_eq(pidfd_is_dead(gate.pidfd), 0);
         ck_assert_int_eq(gate_send(&gate, &message), 0);
         ck_assert_int_eq(gate_await(&gate, &message), -ECONNRESET);
@@ -292,6 +293,19 @@ START_TEST(test_host_ignores_sigchld) {
         ck_assert_int_eq(poll(&dead, 1, 20000), 1);
         ck_assert_int_eq(gate_send(&gate, &message), -EPIPE);
         gate_done(&gate);
+}
+END_TEST
+
+/* Where nobody can open a pidfd, none is claimed, and the stub does not stay. */
+START_TEST(test_without_pidfds) {
+        struct child_plan *plan = plan_new("/bin/true", (const char *const[]){ "true", NULL });
+        struct gate gate = GATE_NONE;
+
+        deny_syscall(SYS_pidfd_open, EPERM);
+        ck_assert_int_eq(gate_start(plan, -1, &gate), -ENOSYS);
+        ck_assert_int_eq(gate.pidfd, -1);
+        child_plan_free(plan);
+        ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 END_TEST
 
@@ -432,6 +446,7 @@ int main(void) {
         tcase_add_test(gate, test_signals_wait);
         tcase_add_test(gate, test_wrong_message);
         tcase_add_test(gate, test_host_ignores_sigchld);
+        tcase_add_test(gate, test_without_pidfds);
         tcase_add_test(gate, test_numbers_in_the_way);
         tcase_add_test(gate, test_nothing_is_left);
         tcase_add_test(gate, test_by_hand);

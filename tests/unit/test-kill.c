@@ -94,7 +94,7 @@ START_TEST(test_kill_beyond_cgroup_kill) {
         struct payload payload = payload_start(&cgroup, payload_lose_main_thread);
         uint64_t deadline = now_usec() + 50 * USEC_PER_MSEC;
 
-        ck_assert_int_eq(cgroup_kill(&cgroup), 0);
+        ck_assert_int_eq(cgroup_kill(&cgroup), cgroups_have_kill() ? 0 : -ENOENT);
         while (cgroup_events_populated(drive.events) == 1 && now_usec() < deadline)
                 wait_until(drive.events, deadline);
         if (cgroup_events_populated(drive.events) == 0)
@@ -179,7 +179,7 @@ START_TEST(test_kill_threaded) {
 
         ck_assert_int_eq(write_file_at(threaded.fd, "cgroup.type", "threaded"), 0);
         payload = start_in_threaded(&domain, &threaded, payload_join_threaded);
-        ck_assert_int_eq(cgroup_kill(&threaded), -EOPNOTSUPP);
+        ck_assert_int_eq(cgroup_kill(&threaded), cgroups_have_kill() ? -EOPNOTSUPP : -ENOENT);
         ck_assert_int_eq(ending_kill(&drive.ending, &threaded), 0);
         ck_assert(drive.ending.only_walk);
         drive_to_empty(&drive, &threaded);
@@ -232,11 +232,13 @@ START_TEST(test_kill_without_cgroup_kill) {
                 return;
         }
         for (size_t i = 0; i < 2 && lacking[_i].read_only[i]; i++)
-                ck_assert(bind_read_only(&made, lacking[_i].read_only[i]));
+                if (faccessat(made.fd, lacking[_i].read_only[i], F_OK, 0) == 0)
+                        ck_assert(bind_read_only(&made, lacking[_i].read_only[i]));
         ck_assert_int_eq(cgroup_open(made.path, &cgroup), 0); /* through the new namespace */
-        ck_assert_int_eq(cgroup_kill(&cgroup), -EROFS);
+        ck_assert_int_eq(cgroup_kill(&cgroup), cgroups_have_kill() ? -EROFS : -ENOENT);
         drive = drive_new(&cgroup);
         ck_assert_int_eq(ending_kill(&drive.ending, &cgroup), 0);
+        ck_assert(drive.ending.only_walk);
         ck_assert_int_eq(drive.ending.froze, !lacking[_i].read_only[1]);
         drive_to_empty(&drive, &cgroup);
         payload_await_eof(&payload);
@@ -249,7 +251,7 @@ START_TEST(test_kill_members_of_another_user) {
         struct cgroup home = cgroups_new("others"), tree;
         struct payload payload;
 
-        if (!nobody_possible())
+        if (!nobody_possible() || !cgroups_have_kill())
                 return;
         nobody_own(&home);
         tree = cgroups_child(&home, "tree");
