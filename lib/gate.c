@@ -256,6 +256,10 @@ int gate_send(const struct gate *gate, const struct gate_message *message) {
         return gate_message_send(gate->socket, message, -1, MSG_DONTWAIT);
 }
 
+int gate_send_fd(const struct gate *gate, const struct gate_message *message, int fd) {
+        return gate_message_send(gate->socket, message, fd, MSG_DONTWAIT);
+}
+
 int gate_receive(const struct gate *gate, struct gate_message *ret_message, int *ret_fd) {
         return gate_message_receive(gate->socket, ret_message, ret_fd, MSG_DONTWAIT);
 }

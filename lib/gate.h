@@ -36,6 +36,9 @@ enum gate_message_type {
         GATE_BYE,      /* to: nothing is left to guard; it exits */
 };
 struct gate_message {
+        char id[ID_LENGTH +
+                1]; /* GO to a reaper: whose record, in the directory passed with it, goes with the tree when we die */
+        uint64_t grace_usec, death_grace_usec; /* GO to a reaper: of a TEARDOWN, and of our death */
         int type, step, error, code, status;
         pid_t pid;
 };
@@ -52,6 +55,7 @@ int gate_start(const struct child_plan *plan, int cgroup_fd, struct gate *ret_ga
 int reaper_start(const struct child_plan *plan, struct gate *ret_gate);
 /* -EPIPE: it has exec'd or died. Never waits. */
 int gate_send(const struct gate *gate, const struct gate_message *message);
+int gate_send_fd(const struct gate *gate, const struct gate_message *message, int fd);
 /* -EAGAIN: nothing yet. -ECONNRESET: end of file: the stub has exec'd or died (tell by its pidfd). ret_fd (may be NULL): a
  * passed descriptor, or -1. Never waits. */
 int gate_receive(const struct gate *gate, struct gate_message *ret_message, int *ret_fd);

@@ -53,7 +53,13 @@ static int admit_root(cgtree_tree *tree, pid_t pid, int *pidfd) {
         r = tree_write_record(tree);
         if (r < 0)
                 return r;
-        r = gate_send(&tree->gate, &(struct gate_message){ .type = GATE_GO });
+        struct gate_message go = {
+                .type = GATE_GO,
+                .grace_usec = tree->grace_usec,
+                .death_grace_usec = tree->record.owner_death_grace_usec,
+        };
+        memcpy(go.id, tree->record.id, sizeof(go.id));
+        r = gate_send_fd(&tree->gate, &go, tree->owner->records_fd);
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_CHILD, r, "cgtree-reaper is gone: %s", strerror(-r));
         return 0;

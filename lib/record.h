@@ -64,6 +64,8 @@ int record_read_id(int dirfd, const char *id, struct record *ret_record, const c
 int record_read_name(int dirfd, const char *name, struct record *ret_record, const char **ret_problem);
 /* NAME.name first (if it is this record's), then ID.json. 0 also when it is gone already. */
 int record_unlink(int dirfd, const char *id, const char *name);
+/* The same without knowing the name. */
+int record_remove(int dirfd, const char *id);
 
 /* Removes what writers left that died halfway: temporary files nobody holds, names whose record is gone. */
 int record_tidy(int dirfd);

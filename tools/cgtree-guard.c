@@ -21,6 +21,7 @@
 #include "gate-plan.h"
 #include "kill.h"
 #include "process.h"
+#include "record.h"
 
 static const char usage[] = "cgtree-guard: a part of cgtree; not to be run by hand\n";
 
@@ -148,33 +149,9 @@ static void step_terminating(struct guard *guard) {
 
 /* ---- what is left of them ---------------------------------------------------------------------------------------- */
 
-/* NAME.name is a link to the same file: it goes first, so that a name is never without its record. */
-static void unlink_name(int records_fd, const struct stat *record) {
-        int fd = openat(records_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-        struct dirent *entry;
-        while (dir && (entry = readdir(dir))) {
-                const char *ending = strrchr(entry->d_name, '.');
-                struct stat other;
-                if (ending && strcmp(ending, ".name") == 0 &&
-                        fstatat(records_fd, entry->d_name, &other, AT_SYMLINK_NOFOLLOW) >= 0 &&
-                        other.st_ino == record->st_ino && other.st_dev == record->st_dev)
-                        (void)unlinkat(records_fd, entry->d_name, 0);
-        }
-}
-
 static void remove_tree(struct guard *guard, const char *id) {
-        char file[ID_LENGTH + sizeof(".json")];
-        struct stat record;
-        if (cgroup_remove(&guard->trees, id, REMOVE_RETRY_USEC) == -EBUSY)
-                return;
-        memcpy(file, id, ID_LENGTH);
-        strcpy(file + ID_LENGTH, ".json");
-        if (fstatat(guard->records_fd, file, &record, AT_SYMLINK_NOFOLLOW) < 0)
-                return;
-        if (record.st_nlink > 1)
-                unlink_name(guard->records_fd, &record);
-        (void)unlinkat(guard->records_fd, file, 0);
+        if (cgroup_remove(&guard->trees, id, REMOVE_RETRY_USEC) != -EBUSY)
+                (void)record_remove(guard->records_fd, id);
 }
 
 /* Only when the owner is gone: else they are its to remove. */

@@ -19,6 +19,7 @@
 
 #include "gate-plan.h"
 #include "lineage.h"
+#include "record.h"
 
 #define INTERVAL_MIN    UINT64_C(50)
 #define INTERVAL_MAX    (50 * USEC_PER_MSEC)
@@ -53,6 +54,12 @@ struct reaper {
         bool wants_terminal;    /* at once, or since it asked for it */
         bool terminal_given;    /* the root took it from the owner's group */
         pid_t foreground_group; /* which group of the tree has it, or had it when it was stopped */
+
+        int records_fd; /* where its record is; -1: not yet known */
+        char id[ID_LENGTH + 1];
+        uint64_t grace_usec, death_grace_usec;
+        bool terminating;
+        uint64_t grace_until; /* of that */
 
         bool killing;
         bool child_ended; /* since the last strike: its children may be ours now */
@@ -285,11 +292,23 @@ static void begin_kill(struct reaper *reaper) {
         strike(reaper);
 }
 
+/* Once: a second TEARDOWN, or the owner's death during one, does not put it off. */
+static void begin_terminate(struct reaper *reaper, uint64_t grace_usec) {
+        if (grace_usec == 0) {
+                begin_kill(reaper);
+                return;
+        }
+        reaper->terminating = true;
+        reaper->grace_until = usec_add(now_usec(), grace_usec);
+        (void)lineage_signal_all(getpid(), SIGTERM);
+        (void)lineage_signal_all(getpid(), SIGCONT);
+}
+
 static void lose_owner(struct reaper *reaper) {
         close_fd(&reaper->socket);
         close_fd(&reaper->owner_pidfd);
-        if (!reaper->killing)
-                begin_kill(reaper);
+        if (!reaper->killing && !reaper->terminating)
+                begin_terminate(reaper, reaper->death_grace_usec);
 }
 
 /* ---- what the owner says -------------------------------------------------------------------------------------- */
@@ -306,9 +325,15 @@ static void signal_members(const struct reaper *reaper, const struct gate_messag
         }
 }
 
-static void obey(struct reaper *reaper, const struct gate_message *message) {
+static void obey(struct reaper *reaper, const struct gate_message *message, int *fd) {
         switch (message->type) {
         case GATE_GO:
+                if (reaper->records_fd < 0) {
+                        reaper->records_fd = take_fd(fd);
+                        memcpy(reaper->id, message->id, sizeof(reaper->id));
+                        reaper->grace_usec = message->grace_usec;
+                        reaper->death_grace_usec = message->death_grace_usec;
+                }
                 if (reaper->admitted || reaper->gate < 0)
                         break;
                 note_terminal(reaper);
@@ -316,6 +341,10 @@ static void obey(struct reaper *reaper, const struct gate_message *message) {
                 break;
         case GATE_SIGNAL: signal_members(reaper, message); break;
         case GATE_KILL: begin_kill(reaper); break;
+        case GATE_TEARDOWN:
+                if (!reaper->killing && !reaper->terminating)
+                        begin_terminate(reaper, reaper->grace_usec);
+                break;
         case GATE_RESUME: resume(reaper); break;
         default: break;
         }
@@ -324,12 +353,13 @@ static void obey(struct reaper *reaper, const struct gate_message *message) {
 static void hear_owner(struct reaper *reaper) {
         while (reaper->socket >= 0) {
                 struct gate_message message;
-                int r = gate_message_receive(reaper->socket, &message, NULL, MSG_DONTWAIT);
+                _cleanup_close_ int fd = -1;
+                int r = gate_message_receive(reaper->socket, &message, &fd, MSG_DONTWAIT);
 
                 if (r == -EAGAIN)
                         return;
                 if (r >= 0)
-                        obey(reaper, &message);
+                        obey(reaper, &message, &fd);
                 else if (r != -EBADMSG)
                         lose_owner(reaper);
         }
@@ -348,11 +378,16 @@ static void wait_for_news(struct reaper *reaper, bool owner_is_slow) {
         struct timespec timeout = { 0 };
         uint64_t now = now_usec();
 
-        if (reaper->killing && reaper->strike_at > now) {
-                timeout.tv_sec = (time_t)((reaper->strike_at - now) / USEC_PER_SEC);
-                timeout.tv_nsec = (long)((reaper->strike_at - now) % USEC_PER_SEC * 1000);
+        uint64_t until = reaper->childless     ? USEC_FOREVER
+                         : reaper->killing     ? reaper->strike_at
+                         : reaper->terminating ? reaper->grace_until
+                                               : USEC_FOREVER;
+
+        if (until > now && until != USEC_FOREVER) {
+                timeout.tv_sec = (time_t)((until - now) / USEC_PER_SEC);
+                timeout.tv_nsec = (long)((until - now) % USEC_PER_SEC * 1000);
         }
-        if (ppoll(fds, 4, reaper->killing && !reaper->childless ? &timeout : NULL, NULL) < 0)
+        if (ppoll(fds, 4, until != USEC_FOREVER ? &timeout : NULL, NULL) < 0)
                 return;
         if (fds[2].revents)
                 reaper->child_ended = read(reaper->signals, &discarded, sizeof(discarded)) > 0;
@@ -369,13 +404,18 @@ static void live(struct reaper *reaper) {
                 bool told;
 
                 reap(reaper);
+                if (reaper->terminating && !reaper->killing && now_usec() >= reaper->grace_until)
+                        begin_kill(reaper);
                 if (strike_is_due(reaper))
                         strike(reaper);
                 if (reaper->childless && reaper->outbox[OUTBOX_EMPTY].type == 0)
                         tell(reaper, OUTBOX_EMPTY, (struct gate_message){ .type = GATE_EMPTY });
                 told = flush(reaper);
-                if (reaper->childless && told)
+                if (reaper->childless && told) {
+                        if (reaper->socket < 0 && reaper->records_fd >= 0)
+                                (void)record_remove(reaper->records_fd, reaper->id); /* nobody else is there to do it */
                         return;
+                }
                 wait_for_news(reaper, !told);
         }
 }
@@ -533,7 +573,7 @@ static int report(int socket, int error) {
 }
 
 int main(int argc, char *argv[]) {
-        struct reaper reaper = { .socket = -1, .owner_pidfd = -1, .signals = -1, .gate = -1 };
+        struct reaper reaper = { .socket = -1, .owner_pidfd = -1, .signals = -1, .gate = -1, .records_fd = -1 };
         struct gate_plan plan;
         int r;
 

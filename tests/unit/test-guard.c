@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+#include "owned.h"
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+/* Whatever ends an owner, its guard ends the trees. The owner is a process of its own here, and every member of a tree holds the write
+ * end of one pipe: its end of file proves that all are dead. */
+
+static int alive[2];   /* held by the members */
+static int control[2]; /* between the test and its owner */
+
+static void say(char word) {
+        if (send(control[1], &word, 1, MSG_NOSIGNAL) != 1)
+                _exit(20);
+}
+
+static char hear(int socket) {
+        char word = 0;
+        struct pollfd source = { .fd = socket, .events = POLLIN };
+        return poll(&source, 1, (int)(LONG_USEC / 1000)) == 1 && recv(socket, &word, 1, 0) == 1 ? word : 0;
+}
+
+static cgtree_tree *spawn_holding(const char *script) {
+        cgtree_command *command = owned_command(script);
+        ck_assert_int_eq(cgtree_command_set_fd(command, 9, alive[1]), 0);
+        return owned_spawn_ready(command, NULL);
+}
+
+typedef void (*host_fn)(int placement_index);
+
+static pid_t start_host(host_fn fn, int placement_index, int *ret_records) {
+        char path[96];
+        int directory = scratch_open(path, sizeof(path));
+        ck_assert_int_eq(pipe2(alive, O_CLOEXEC), 0);
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                close(control[0]);
+                setenv("CGTREE_RECORDS", path, 1);
+                fn(placement_index);
+                _exit(0);
+        }
+        close(control[1]);
+        close(alive[1]);
+        *ret_records = directory;
+        return pid;
+}
+
+/* The kernel closed the last copy: nobody is left. Then the guard tidies, which only its outcome tells. */
+static void all_is_gone(int directory) {
+        struct pollfd source = { .fd = alive[0], .events = POLLIN };
+        ck_assert_int_eq(poll(&source, 1, (int)(LONG_USEC / 1000)), 1);
+        ck_assert(source.revents & POLLHUP);
+        close(alive[0]);
+        for (uint64_t until = now_usec() + LONG_USEC; scratch_count(directory) > 0; usleep(1000))
+                ck_assert_uint_lt(now_usec(), until);
+        close(directory);
+        close(control[0]);
+}
+
+static void open_here(int placement_index) {
+        placement = placements[placement_index];
+        ck_assert_int_eq(cgtree_owner_new(&owner), 0);
+        ck_assert_int_eq(cgtree_owner_set_placement(owner, placement, CGTREE_GUARANTEE_GROUP), 0);
+        ck_assert_int_eq(cgtree_owner_set_grace(owner, 100 * USEC_PER_MSEC, 0), 0);
+        ck_assert_int_eq(cgtree_owner_set_records(owner, getenv("CGTREE_RECORDS")), 0);
+        ck_assert_int_eq(cgtree_owner_open(owner, LONG_USEC), 0);
+}
+
+static void spawn_two(void) {
+        spawn_holding("setsid sh -c 'sleep 1000 & echo ready; wait' & sleep 1000");
+        spawn_holding("trap '' TERM; echo ready; while :; do sleep 1000; done");
+        close(alive[1]);
+        say('r');
+}
+
+/* ---- the ways to go ---------------------------------------------------------------------------------------------- */
+
+static void host_waits(int placement_index) {
+        open_here(placement_index);
+        spawn_two();
+        for (;;)
+                pause();
+}
+
+START_TEST(owner_is_killed) {
+        int directory, status;
+        pid_t pid = start_host(host_waits, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        all_is_gone(directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
+START_TEST(owner_is_stopped_and_then_killed) {
+        int directory, status;
+        pid_t pid = start_host(host_waits, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+        ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        all_is_gone(directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
+static void host_frees(int placement_index) {
+        open_here(placement_index);
+        spawn_two();
+        cgtree_owner_free(owner);
+        for (;;)
+                pause();
+}
+
+START_TEST(owner_is_freed_without_close) {
+        int directory, status;
+        pid_t pid = start_host(host_frees, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        all_is_gone(directory);
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
+static void host_execs(int placement_index) {
+        open_here(placement_index);
+        spawn_two();
+        execl("/bin/sleep", "sleep", "1000", (char *)NULL);
+}
+
+START_TEST(owner_becomes_another_program) {
+        int directory, status;
+        pid_t pid = start_host(host_execs, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        all_is_gone(directory);
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
+/* ---- from a signal handler --------------------------------------------------------------------------------------- */
+
+static void kill_in_handler(int number) {
+        (void)number;
+        errno = 77;
+        if (cgtree_owner_kill_now(owner) != 0 || errno != 77)
+                _exit(21);
+}
+
+/* Interrupts malloc and the library's own calls; births that it meets fail or end, nothing worse. */
+static void host_is_bombarded(int placement_index) {
+        open_here(placement_index);
+        signal(SIGALRM, kill_in_handler);
+        struct itimerval often = { { 0, 700 }, { 0, 700 } };
+        setitimer(ITIMER_REAL, &often, NULL);
+        cgtree_command *command = owned_command("sleep 1000");
+        cgtree_command_set_fd(command, 9, alive[1]);
+        for (int i = 0; i < 30; i++) {
+                cgtree_tree *tree;
+                if (cgtree_spawn(owner, command, &tree) < 0)
+                        continue;
+                free(malloc(1000 + (size_t)i * 100));
+                if (cgtree_tree_wait_empty(tree, LONG_USEC) < 0)
+                        _exit(22);
+                cgtree_tree_free(tree);
+        }
+        struct itimerval never = { 0 };
+        setitimer(ITIMER_REAL, &never, NULL);
+        cgtree_command_free(command);
+        if (cgtree_owner_close(owner, 0, LONG_USEC) < 0)
+                _exit(23);
+        cgtree_owner_free(owner);
+}
+
+START_TEST(kill_now_at_any_moment) {
+        int directory, status;
+        pid_t pid = start_host(host_is_bombarded, _i, &directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+        all_is_gone(directory);
+}
+END_TEST
+
+static void tear_down_in_handler(int number) {
+        (void)number;
+        errno = 78;
+        if (cgtree_owner_begin_teardown(owner) != 0 || cgtree_owner_begin_teardown(owner) != 0 || errno != 78)
+                _exit(24);
+}
+
+static void host_tears_down(int placement_index) {
+        open_here(placement_index);
+        signal(SIGTERM, tear_down_in_handler);
+        spawn_holding("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        spawn_two();
+        raise(SIGTERM);
+        cgtree_command *command = owned_command("exit 0");
+        if (cgtree_spawn(owner, command, NULL) != -ESHUTDOWN)
+                _exit(25);
+        say('t');
+        for (;;)
+                pause();
+}
+
+START_TEST(teardown_goes_on_when_the_owner_is_killed) {
+        int directory, status;
+        pid_t pid = start_host(host_tears_down, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        ck_assert_int_eq(hear(control[0]), 't');
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        all_is_gone(directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
+static void host_drains(int placement_index) {
+        open_here(placement_index);
+        spawn_two();
+        if (cgtree_owner_begin_teardown(owner) != 0)
+                _exit(26);
+        if (cgtree_owner_close(owner, CGTREE_DEFAULT, LONG_USEC) != 0)
+                _exit(27);
+        cgtree_owner_free(owner);
+}
+
+START_TEST(close_joins_a_teardown_under_way) {
+        int directory, status;
+        pid_t pid = start_host(host_drains, _i, &directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+        all_is_gone(directory);
+}
+END_TEST
+
+START_TEST(a_forked_child_kills_nothing) {
+        owned_open(placements[_i]);
+        cgtree_tree *tree = owned_spawn("sleep 1000");
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(cgtree_owner_kill_now(owner) == -ECHILD && cgtree_owner_begin_teardown(owner) == -ECHILD ? 0 : 1);
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+        ck_assert_int_eq(cgtree_tree_wait_root(tree, 10 * USEC_PER_MSEC), -ETIMEDOUT);
+        cgtree_tree_free(tree);
+        owned_close();
+}
+END_TEST
+
+/* ---- the guard itself -------------------------------------------------------------------------------------------- */
+
+START_TEST(a_dead_guard_is_replaced) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        cgtree_tree *first = owned_spawn("sleep 1000");
+        int old = fcntl(owner->home.guard.pidfd, F_DUPFD_CLOEXEC, 3);
+        ck_assert_int_eq(process_signal(&(struct process){ .pidfd = old }, SIGKILL), 0);
+        struct pollfd dead = { .fd = old, .events = POLLIN };
+        ck_assert_int_eq(poll(&dead, 1, (int)(LONG_USEC / 1000)), 1);
+        cgtree_tree *second = owned_spawn("sleep 1000");
+        ck_assert_int_eq(pidfd_is_dead(owner->home.guard.pidfd), 0);
+        cgtree_tree_free(first);
+        cgtree_tree_free(second);
+        close(old);
+        owned_close();
+}
+END_TEST
+
+START_TEST(the_guard_is_no_child_to_wait_for) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
+        ck_assert_int_eq(errno, ECHILD);
+        owned_close();
+}
+END_TEST
+
+START_TEST(the_guard_may_be_a_child) {
+        placement = CGTREE_PLACEMENT_SUBTREE;
+        owner = owned_new(placement);
+        ck_assert_int_eq(cgtree_owner_set_guard_is_child(owner, true), 0);
+        ck_assert_int_eq(cgtree_owner_open(owner, LONG_USEC), 0);
+        ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), 0);
+        owned_close();
+}
+END_TEST
+
+START_TEST(the_guard_holds_nothing_of_ours) {
+        int fds[2];
+        ck_assert_int_eq(pipe(fds), 0); /* not CLOEXEC */
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        ck_assert_int_eq(pidfd_is_dead(owner->home.guard.pidfd), 0);
+        close(fds[1]);
+        struct pollfd source = { .fd = fds[0], .events = POLLIN };
+        ck_assert_int_eq(poll(&source, 1, (int)(LONG_USEC / 1000)), 1);
+        close(fds[0]);
+        owned_close();
+}
+END_TEST
+
+/* `systemctl stop`: TERM to everybody in the unit. */
+START_TEST(term_makes_the_guard_end_the_trees_and_go) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        int output;
+        cgtree_tree *tree = owned_spawn_ready(owned_command("trap '' TERM; echo ready; sleep 1000"), &output);
+        int guard = fcntl(owner->home.guard.pidfd, F_DUPFD_CLOEXEC, 3);
+        ck_assert_int_eq(process_signal(&(struct process){ .pidfd = guard }, SIGTERM), 0);
+        owned_output_ends(output);
+        struct pollfd gone = { .fd = guard, .events = POLLIN };
+        ck_assert_int_eq(poll(&gone, 1, (int)(LONG_USEC / 1000)), 1);
+        ck_assert_int_eq(cgtree_tree_wait_empty(tree, LONG_USEC), 0);
+        cgtree_tree_free(tree);
+        close(guard);
+        owned_close();
+}
+END_TEST
+
+int main(void) {
+        Suite *suite = suite_create("guard");
+        TCase *tcase = tcase_create("guard");
+        tcase_set_timeout(tcase, 60);
+        tcase_add_loop_test(tcase, owner_is_killed, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, owner_is_stopped_and_then_killed, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, owner_is_freed_without_close, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, owner_becomes_another_program, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, kill_now_at_any_moment, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, teardown_goes_on_when_the_owner_is_killed, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, close_joins_a_teardown_under_way, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, a_forked_child_kills_nothing, 0, N_PLACEMENTS);
+        tcase_add_test(tcase, a_dead_guard_is_replaced);
+        tcase_add_test(tcase, the_guard_is_no_child_to_wait_for);
+        tcase_add_test(tcase, the_guard_may_be_a_child);
+        tcase_add_test(tcase, the_guard_holds_nothing_of_ours);
+        tcase_add_test(tcase, term_makes_the_guard_end_the_trees_and_go);
+        suite_add_tcase(suite, tcase);
+        return owned_run(suite);
+}
