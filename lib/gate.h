@@ -36,11 +36,11 @@ enum gate_message_type {
         GATE_BYE,      /* to: nothing is left to guard; it exits */
 };
 struct gate_message {
-        char id[ID_LENGTH +
-                1]; /* GO to a reaper: whose record, in the directory passed with it, goes with the tree when we die */
-        uint64_t grace_usec, death_grace_usec; /* GO to a reaper: of a TEARDOWN, and of our death */
         int type, step, error, code, status;
         pid_t pid;
+        /* GO to a reaper. Its record, in the directory passed with it, goes with the tree when the owner is gone. */
+        char id[ID_LENGTH + 1];
+        uint64_t grace_usec, death_grace_usec; /* of a TEARDOWN, and of the owner's death */
 };
 
 /* Where the stubs are: $CGTREE_LIBEXEC (then nowhere else); when the running executable is cgtree itself, beside it or in

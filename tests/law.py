@@ -22,7 +22,8 @@ LAYERS = [
     {"records", "identity"},
     {"child"},
     {"gate", "spawn", "kill"},
-    {"command", "base", "placement", "group"},
+    {"guard", "kill-set"},
+    {"command", "base", "home", "placement", "group"},
     {"tree"},
     {"deadlines"},
     {"owner"},
@@ -35,7 +36,7 @@ LAYERS = [
 ACQUAINTED = {("tree", "owner")}
 PUBLIC = "cgtree"
 # These programs stand between the owner and the command and link the low layers, up to this row.
-HELPERS = {"cgtree-gate", "cgtree-reaper"}
+HELPERS = {"cgtree-gate", "cgtree-guard", "cgtree-reaper"}
 HELPERS_MAY = LAYERS[:6]
 
 FILE_LINES = 600

@@ -83,6 +83,9 @@ static int configure_owner(struct run *run) {
                 r = cgtree_owner_set_placement(run->owner, options->placement, options->minimum);
         if (r >= 0)
                 r = cgtree_owner_set_log(run->owner, log_message, NULL);
+        /* An orphan would stay a zombie for each run under a PID 1 that does not reap. */
+        if (r >= 0)
+                r = cgtree_owner_set_guard_is_child(run->owner, true);
         if (r >= 0 && options->records)
                 r = cgtree_owner_set_records(run->owner, options->records);
         return r;
