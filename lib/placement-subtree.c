@@ -206,7 +206,7 @@ static void note_stray(cgtree_tree *tree) {
                 return;
         }
         tree->stray = path;
-        owner_log(tree->owner, LOG_WARNING, "the root of tree %s (pid %d) has left its cgroup for %s", tree->record.id,
+        owner_log(tree->owner, LOG_NOTICE, "the root of tree %s (pid %d) has left its cgroup for %s", tree->record.id,
                 (int)tree->root_pid, path);
 }
 

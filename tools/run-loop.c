@@ -70,7 +70,7 @@ static void occupy_standard_fds(void) {
 
 static void log_message(void *userdata, int priority, const char *text) {
         (void)userdata;
-        /* Warnings (a root that left its tree, a reaper that was killed) are said by the library alone; errors by us. */
+        /* Warnings (a reaper that was killed) are said by the library alone; what has an event or a call, by us. */
         message(priority == LOG_WARNING ? MESSAGE_NOTICE : MESSAGE_DETAIL, "%s", text);
 }
 

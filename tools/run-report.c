@@ -47,10 +47,14 @@ static void report_cause(const struct run_options *options, cgtree_tree *tree, i
 }
 
 void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
-        const char *id = cgtree_tree_get_id(tree);
+        const char *id = cgtree_tree_get_id(tree), *stray = cgtree_tree_get_stray(tree);
         char name[SIGNAL_TEXT_SIZE];
         int code, status;
 
+        if (stray)
+                message(MESSAGE_NOTICE,
+                        "'%s' moved itself out of its tree, to cgroup %s: what it started there was not seen",
+                        options->argv[0], stray);
         if (!message_is_said(MESSAGE_DETAIL))
                 return;
         report_cause(options, tree, ending_signal);
