@@ -112,15 +112,17 @@ static bool was_asked_for(cgtree_tree *tree) {
 /* Once, in a new cgroup with a new record, the child joining by itself: then the kernel does not compare. */
 static enum tree_input retry_birth(cgtree_tree *tree) {
         cgtree_owner *owner = tree->owner;
-        siginfo_t info = { 0 };
-        (void)waitid(P_PIDFD, (id_t)tree->root_pidfd, &info, WEXITED | WNOHANG);
-        tree_close_fd(tree, &tree->root_pidfd);
-        tree->root_pid = 0;
         if (tree->retried || was_asked_for(tree)) {
                 tree_fail(tree, CGTREE_STEP_CHILD, -ECANCELED, "the child was killed before it started");
                 return INPUT_BIRTH_FAILED;
         }
         tree->retried = true;
+        /* It has let go of our memory, so it is a few instructions from its end. */
+        siginfo_t info = { 0 };
+        while (waitid(P_PIDFD, (id_t)tree->root_pidfd, &info, WEXITED) < 0 && errno == EINTR)
+                ;
+        tree_close_fd(tree, &tree->root_pidfd);
+        tree->root_pid = 0;
         owner_log(owner, LOG_NOTICE, "the kernel killed a child born into %s: once more, joining by itself",
                 tree->cgroup.path);
         (void)record_unlink(owner->records_fd, tree->record.id, tree->record.name);
