@@ -39,6 +39,7 @@ extern "C" {
 typedef struct cgtree_owner cgtree_owner;
 typedef struct cgtree_command cgtree_command;
 typedef struct cgtree_tree cgtree_tree;
+typedef struct cgtree_watch cgtree_watch;
 
 #define CGTREE_FOREVER UINT64_MAX
 #define CGTREE_DEFAULT (UINT64_MAX - 1) /* "what the command, the owner or the record says" */
@@ -270,7 +271,18 @@ int cgtree_list(const char *records, cgtree_list_fn fn, void *userdata);
 typedef void (*cgtree_sweep_fn)(void *userdata, const char *id, const char *decision, const char *reason);
 int cgtree_sweep(const char *records, bool dry_run, uint64_t timeout_usec, cgtree_sweep_fn fn, void *userdata);
 
+/** Sweep as things happen: of trees whose owner dies from now on, and at once of those that are there. Nothing is polled
+ *  while nothing happens. One thread. -EACCES ...: the records directory. */
+int cgtree_watch_new(const char *records, cgtree_watch **ret_watch);
+void cgtree_watch_free(cgtree_watch *watch);
+/** POLLIN while dispatch has something to do. Borrowed. */
+int cgtree_watch_get_fd(cgtree_watch *watch);
+/** Sweeps what is due, 20 ms after its owner's end: a living guard is faster. Blocks for that, 10 s at most. `fn` as of
+ *  cgtree_sweep(). Returns the number of trees ended, 0 also where some could not be. */
+int cgtree_watch_dispatch(cgtree_watch *watch, cgtree_sweep_fn fn, void *userdata);
+
 #pragma GCC visibility pop
+
 #ifdef __cplusplus
 }
 #endif

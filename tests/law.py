@@ -30,6 +30,7 @@ LAYERS = [
     {"placement-subtree", "placement-group"},
     {"find"},
     {"sweep"},
+    {"watch"},
 ]
 # The one pair that knows each other: a tree lives in its owner's books, and the calls on it go through them. Only the
 # sources may look up like this; the headers keep to the rows.

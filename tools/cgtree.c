@@ -13,6 +13,7 @@ static const char help[] = "Usage: cgtree VERB [OPTIONS] ...\n"
                            "  kill TREE...         end trees, whole, and see that they are gone\n"
                            "  list                 show the trees that are recorded here\n"
                            "  sweep                end the trees whose owner is gone\n"
+                           "  watch                the same, as it happens\n"
                            "  help [VERB]          show this text, or that of a verb\n"
                            "\n"
                            "  -h, --help           show this text\n"
@@ -31,6 +32,7 @@ static const struct verb {
         { "kill", cmd_kill },
         { "list", cmd_list },
         { "sweep", cmd_sweep },
+        { "watch", cmd_watch },
         { "help", cmd_show_help },
 };
 
@@ -64,7 +66,7 @@ int main(int argc, char *argv[]) {
         const struct verb *verb;
 
         if (argc < 2)
-                return cmd_usage("", EXIT_STATUS_USAGE, "a VERB is missing: run, kill, list or sweep");
+                return cmd_usage("", EXIT_STATUS_USAGE, "a VERB is missing: run, kill, list, sweep or watch");
         if (is_option(argv[1], "-h", "--help"))
                 return cmd_help(help);
         if (is_option(argv[1], "-V", "--version"))

@@ -8,6 +8,7 @@
 
 #include "cgtree.h"
 #include "cmd.h"
+#include "decision.h"
 #include "json.h"
 #include "message.h"
 
@@ -58,29 +59,6 @@ struct sweep {
         int error;        /* of the output */
 };
 
-static bool is_problem(const char *decision) {
-        return strcmp(decision, "failed") == 0 || strcmp(decision, "skipped") == 0;
-}
-
-static void print_decision(struct sweep *sweep, const char *id, const char *decision, const char *reason) {
-        char text[1024], line[2048];
-        size_t length;
-        int r;
-
-        if (is_problem(decision)) {
-                message(MESSAGE_ERROR, "%s %s: %s", decision, id, reason);
-                return;
-        }
-        if (!message_is_said(strcmp(decision, "kept") == 0 ? MESSAGE_DETAIL : MESSAGE_NOTICE))
-                return;
-        snprintf(text, sizeof text, "%-10s  %s  %s", decision, id, reason);
-        length = message_escape(line, sizeof line - 1, text);
-        line[length++] = '\n';
-        r = message_output(line, length);
-        if (r < 0 && sweep->error == 0)
-                sweep->error = r;
-}
-
 static int add_decision(cJSON *decisions, const char *id, const char *decision, const char *reason) {
         cJSON *entry = cJSON_CreateObject();
         int r;
@@ -105,8 +83,12 @@ static void on_decision(void *userdata, const char *id, const char *decision, co
 
                 if (r < 0)
                         sweep->error = r;
-        } else
-                print_decision(sweep, id ? id : "-", decision, reason ? reason : "");
+        } else {
+                int r = decision_print(id ? id : "-", decision, reason ? reason : "");
+
+                if (r < 0 && sweep->error == 0)
+                        sweep->error = r;
+        }
 }
 
 /* Hands the decisions on. */

@@ -11,6 +11,7 @@ int cmd_run(int argc, char *argv[]);
 int cmd_kill(int argc, char *argv[]);
 int cmd_list(int argc, char *argv[]);
 int cmd_sweep(int argc, char *argv[]);
+int cmd_watch(int argc, char *argv[]);
 
 /* Exit statuses of every verb but run. */
 enum {
