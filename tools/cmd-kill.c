@@ -29,7 +29,7 @@ static const char help[] = "Usage: cgtree kill [OPTIONS] TREE...\n"
                            "  -s, --signal=SIG    send this signal to every process, once, and end nothing\n"
                            "      --records=DIR   where the trees are recorded ($CGTREE_RECORDS)\n"
                            "  -q, --quiet         say errors alone\n"
-                           "  -v, --verbose       say more\n"
+                           "  -v, --verbose       say where each tree is, too\n"
                            "  -h, --help          show this text\n"
                            "  -V, --version       show the version\n"
                            "\n"
@@ -208,11 +208,15 @@ static void look(struct order *order, struct target *target) {
 }
 
 static void begin(struct order *order, struct target *target) {
+        const char *cgroup = cgtree_tree_get_cgroup(target->tree);
         int r = order->now ? cgtree_tree_begin_kill(target->tree)
                            : cgtree_tree_begin_terminate(target->tree, order->grace);
 
         if (r < 0)
                 target_failed(order, target, "end it", r);
+        else
+                message(MESSAGE_DETAIL, "tree %s (%s): being ended, %s%s", cgtree_tree_get_id(target->tree),
+                        target_name(target), cgroup ? "cgroup " : "a process group", cgroup ? cgroup : "");
 }
 
 /* TERM, INT, HUP and QUIT as a descriptor: a tree can be frozen for a moment when they arrive, and is not to be left so. */
