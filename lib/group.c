@@ -46,19 +46,19 @@ char *group_lineage(const char *id) {
 /* One look at all members; with `signal` set each is signalled in the moment it is proven: it may not live for long. */
 struct look {
         const struct record *record;
-        int signal;              /* 0: none */
-        struct lineage_set seen; /* members, signalled or not */
-        struct lineage_set self; /* ourselves and our ancestors */
-        bool refused;            /* -EPERM of somebody */
+        int signal;                /* 0: none */
+        bool want_unproven;        /* count them: reads the environment of every process there is */
+        struct lineage_set seen;   /* members, signalled or not */
+        struct lineage_set others; /* ourselves, our ancestors, the owner */
+        bool refused;              /* -EPERM of somebody */
         size_t n_unproven;
-        size_t n_vanished; /* ended between the listing and the reading: who they were is not known */
         char *cgroup_path; /* the last one asked for, and its id */
         uint64_t cgroup_id;
 };
 
 static void look_done(struct look *look) {
         lineage_set_done(&look->seen);
-        lineage_set_done(&look->self);
+        lineage_set_done(&look->others);
         free(look->cgroup_path);
 }
 
@@ -70,11 +70,13 @@ static int look_begin(struct look *look, const struct record *record, int signal
         for (int i = 0; r >= 0 && i < GENERATIONS_MAX && pid > 1; i++) {
                 struct process_stat stat;
 
-                r = lineage_set_add(&look->self, pid, 0);
+                r = lineage_set_add(&look->others, pid, 0);
                 if (process_read_stat(pid, &stat) < 0)
                         break;
                 pid = stat.parent;
         }
+        if (r >= 0 && process_identify(&record->owner, NULL) == PROCESS_ALIVE)
+                r = lineage_set_add(&look->others, record->owner.pid, 0);
         if (r < 0)
                 look_done(look);
         return r;
@@ -157,8 +159,9 @@ static int environment_of_threads(pid_t pid, char **ret_text, size_t *ret_size) 
         return -ENODATA;
 }
 
-/* 1: it carries the id. 0: not, or not to be read. -ESRCH: it is gone. */
-static int is_nominated(pid_t pid, const char *id) {
+/* Not when it cannot be read. Without memory (kernel threads, zombies, leaders that have exited) it is empty, from 6.14
+ * on ESRCH. */
+static bool is_nominated(pid_t pid, const char *id) {
         _cleanup_free_ char *text = NULL;
         char path[64];
         size_t size;
@@ -166,38 +169,33 @@ static int is_nominated(pid_t pid, const char *id) {
 
         snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
         r = read_whole_file_at(AT_FDCWD, path, &text, &size);
-        /* No memory (kernel threads, zombies, leaders that have exited): empty, from 6.14 on ESRCH. */
         if (r == -ESRCH || (r >= 0 && size == 0)) {
                 free(take_pointer(&text));
                 r = environment_of_threads(pid, &text, &size);
         }
-        if (r == -ENOENT || r == -ESRCH)
-                return -ESRCH;
         return r >= 0 && environment_names(text, size, id);
 }
 
-/* 1: pinned and a member. 0: not proven. -ESRCH: it is gone. */
-static int prove_nominee(struct look *look, pid_t pid, struct process *ret_process) {
-        const struct record *record = look->record;
-        struct process process = PROCESS_NONE;
-        int r = process_open(pid, &process);
-        bool proven;
+/* Cheap first, and before anything is read of the memory of a process, which can be stuck with its lock held: not many
+ * are as young as the tree and in its cgroup. */
+static bool may_be_member(struct look *look, const struct process_identity *identity) {
+        uint64_t started = look->record->group.leader.start_time, birth = look->record->group.birth_cgroup_id;
 
-        if (r < 0)
-                return r == -ESRCH ? r : 0;
-        /* Read again, now that it is pinned: the number may have been another's before. */
-        r = is_nominated(pid, record->id);
-        proven = r > 0 && record->group.birth_cgroup_id != 0 && record->group.leader.start_time != 0 &&
-                 process.identity.start_time >= record->group.leader.start_time &&
-                 cgroup_id_of(pid, &look->cgroup_path, &look->cgroup_id) >= 0 &&
-                 look->cgroup_id == record->group.birth_cgroup_id;
-        if (process_life(&process) == PROCESS_GONE)
-                r = -ESRCH;
-        if (r > 0 && proven)
-                *ret_process = process;
-        else
-                process_done(&process);
-        return r < 0 ? r : r > 0 && proven;
+        if (started == 0 || birth == 0 || identity->start_time < started)
+                return false;
+        return cgroup_id_of(identity->pid, &look->cgroup_path, &look->cgroup_id) >= 0 && look->cgroup_id == birth;
+}
+
+static bool is_member(struct look *look, const struct process *process) {
+        pid_t pid = process->identity.pid;
+        bool proven = !lineage_set_has(&look->others, pid) && may_be_member(look, &process->identity);
+
+        if ((!proven && !look->want_unproven) || !is_nominated(pid, look->record->id))
+                return false;
+        if (process_life(process) == PROCESS_GONE) /* all that was read may be of another one by now */
+                return false;
+        look->n_unproven += !proven;
+        return proven;
 }
 
 static int add_descendants(struct look *look, pid_t ancestor) {
@@ -268,26 +266,18 @@ static int add_family(struct look *look, struct process *process) {
 
 static int on_process(void *userdata, pid_t pid) {
         struct look *look = userdata;
-        const struct record *record = look->record;
         struct process process = PROCESS_NONE;
-        int r;
+        struct process_stat stat;
+        int r = 0;
 
-        if (lineage_set_has(&look->seen, pid) || pid == record->owner.pid || pid == record->group.reaper.pid)
+        if (lineage_set_has(&look->seen, pid))
                 return 0;
-        r = is_nominated(pid, record->id);
-        if (r == 0)
-                return 0;
-        if (r > 0 && !lineage_set_has(&look->self, pid))
-                r = prove_nominee(look, pid, &process);
-        else if (r > 0)
-                r = 0;
-        if (r == 0)
-                look->n_unproven++;
-        if (r < 0)
-                look->n_vanished++;
-        if (r <= 0)
-                return 0;
-        r = add_family(look, &process);
+        process.pidfd = pidfd_pin(pid);
+        if (process.pidfd >= 0 && process_read_stat(pid, &stat) >= 0) {
+                process.identity = (struct process_identity){ .pid = pid, .start_time = stat.start_time };
+                if (is_member(look, &process))
+                        r = add_family(look, &process);
+        }
         process_done(&process);
         return r;
 }
@@ -297,10 +287,11 @@ static int look_without_reaper(struct look *look) {
         struct process leader = PROCESS_NONE;
         int r = 0;
 
-        look->n_unproven = look->n_vanished = 0;
+        look->n_unproven = 0;
         if (process_identify(&look->record->group.leader, &leader) == PROCESS_ALIVE)
-                r = look->signal != 0 && lineage_set_has(&look->self, leader.identity.pid) ? -EDEADLK
-                                                                                           : add_family(look, &leader);
+                r = look->signal != 0 && lineage_set_has(&look->others, leader.identity.pid)
+                            ? -EDEADLK
+                            : add_family(look, &leader);
         process_done(&leader);
         return r < 0 ? r : lineage_each_process(on_process, look);
 }
@@ -311,7 +302,7 @@ static int look_below_reaper(struct look *look, const struct process *reaper) {
 
         if (look->signal == 0)
                 return add_descendants(look, pid);
-        if (lineage_set_has(&look->self, pid))
+        if (lineage_set_has(&look->others, pid))
                 return -EDEADLK;
         (void)process_signal(reaper, SIGCONT); /* a member may have stopped it */
         r = lineage_signal_new(pid, look->signal, &look->seen);
@@ -337,6 +328,7 @@ int group_members(const struct record *record, pid_t **ret_pids, size_t *ret_n, 
 
         if (r < 0)
                 return r;
+        look.want_unproven = ret_n_unproven != NULL;
         r = look_around(&look, &reaper);
         pids = r < 0 ? NULL : malloc((look.seen.n + 1) * sizeof(*pids));
         if (r >= 0 && !pids)
@@ -381,6 +373,8 @@ int group_signal(const struct record *record, int signal) {
         return signal_all(record, signal);
 }
 
+/* In a chain of processes that each fork and exit, a child has the higher number and is still met by a walk in their
+ * order; unless the numbers begin anew just then. They do not do that twice in a row. */
 int group_is_empty(const struct record *record) {
         enum process_life reaper;
         struct look look;
@@ -388,12 +382,11 @@ int group_is_empty(const struct record *record) {
 
         if (r < 0)
                 return r;
-        for (int pass = 0; pass < PASSES_MAX; pass++) {
+        r = 1;
+        for (int i = 0; i < 2 && r > 0; i++) {
                 r = look_around(&look, &reaper);
                 if (r >= 0)
-                        r = reaper == PROCESS_GONE && look.seen.n == 0 && look.n_vanished == 0;
-                if (r != 0 || reaper != PROCESS_GONE || look.seen.n > 0)
-                        break;
+                        r = reaper == PROCESS_GONE && look.seen.n == 0;
         }
         look_done(&look);
         return r;

@@ -38,7 +38,7 @@ int group_members(const struct record *record, pid_t **ret_pids, size_t *ret_n, 
  * member. */
 int group_signal(const struct record *record, int signal);
 
-/* 1: the reaper is gone, and a look that missed nothing saw no member. 0: else. */
+/* 1: the reaper is gone, and two looks in a row saw no member. 0: else. */
 int group_is_empty(const struct record *record);
 
 /* "pid 71 (dd) in state D at folio_wait_bit; pid 72 ...", at most 8 named. NULL: none (or out of memory). */

@@ -167,27 +167,36 @@ static int children_by_files(pid_t parent, lineage_fn fn, void *userdata) {
         return r < 0 ? r : children_of_threads(parent, directory, fn, userdata);
 }
 
-/* The smallest buffer that holds the longest name at the top of /proc: what is said of a process is read microseconds
- * after it was listed, not after all the others were listed too. */
-#define SCAN_BUFFER 128
+/* Names are taken from /proc one by one: what is said of a process is read right after it was listed, and a child that
+ * it forked before that is listed after it. Room for one pid; more for the longer names at the top, where that is
+ * refused. */
+#define SCAN_ONE  47
+#define SCAN_MORE 512
+
+union scan_buffer {
+        struct dirent64 entry;
+        char bytes[SCAN_MORE];
+};
+
+static ssize_t scan_next(int proc, union scan_buffer *buffer) {
+        ssize_t n = getdents64(proc, buffer, SCAN_ONE);
+
+        if (n < 0 && errno == EINVAL)
+                n = getdents64(proc, buffer, SCAN_MORE);
+        return n < 0 ? -errno : n;
+}
 
 int lineage_each_process(lineage_fn fn, void *userdata) {
         _cleanup_close_ int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        union {
-                struct dirent64 entry;
-                char bytes[SCAN_BUFFER];
-        } buffer;
+        union scan_buffer buffer;
         int r = check_proc();
+        ssize_t n;
 
         if (r < 0)
                 return r;
         if (proc < 0)
                 return -errno;
-        for (;;) {
-                ssize_t n = getdents64(proc, &buffer, sizeof(buffer.bytes));
-
-                if (n <= 0)
-                        return n < 0 ? -errno : 0;
+        while ((n = scan_next(proc, &buffer)) > 0) {
                 for (ssize_t at = 0; at < n;) {
                         const struct dirent64 *entry = (const void *)(buffer.bytes + at);
                         pid_t pid;
@@ -198,6 +207,7 @@ int lineage_each_process(lineage_fn fn, void *userdata) {
                                 return r;
                 }
         }
+        return (int)n;
 }
 
 struct children_scan {

@@ -6,9 +6,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "cgtree.h"
 #include "cmd.h"
+#include "exit-as.h"
 #include "message.h"
 #include "signal-name.h"
 
@@ -26,7 +29,7 @@ static const char help[] = "Usage: cgtree kill [OPTIONS] TREE...\n"
                            "  -s, --signal=SIG    send this signal to every process, once, and end nothing\n"
                            "      --records=DIR   where the trees are recorded ($CGTREE_RECORDS)\n"
                            "  -q, --quiet         say errors alone\n"
-                           "  -v, --verbose       say more\n"
+                           "  -v, --verbose       say where each tree is, too\n"
                            "  -h, --help          show this text\n"
                            "  -V, --version       show the version\n"
                            "\n"
@@ -68,6 +71,7 @@ struct order {
         struct target *targets;
         size_t n_targets;
         bool failed, missing;
+        int interrupted; /* by this signal, before all were gone */
 };
 
 /* ---- which trees ---- */
@@ -203,16 +207,43 @@ static void look(struct order *order, struct target *target) {
         }
 }
 
-/* All graces run at the same time. */
-static int await_targets(struct order *order) {
-        struct pollfd *fds = calloc(order->n_targets, sizeof *fds);
-        size_t n_waiting;
+static void begin(struct order *order, struct target *target) {
+        const char *cgroup = cgtree_tree_get_cgroup(target->tree);
+        int r = order->now ? cgtree_tree_begin_kill(target->tree)
+                           : cgtree_tree_begin_terminate(target->tree, order->grace);
 
-        if (!fds)
-                return -ENOMEM;
-        do {
+        if (r < 0)
+                target_failed(order, target, "end it", r);
+        else
+                message(MESSAGE_DETAIL, "tree %s (%s): being ended, %s%s", cgtree_tree_get_id(target->tree),
+                        target_name(target), cgroup ? "cgroup " : "a process group", cgroup ? cgroup : "");
+}
+
+/* TERM, INT, HUP and QUIT as a descriptor: a tree can be frozen for a moment when they arrive, and is not to be left so. */
+static int take_signals(void) {
+        static const int ending[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+        struct sigaction present;
+        sigset_t taken;
+        int fd;
+
+        sigemptyset(&taken);
+        for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
+                if (sigaction(ending[i], NULL, &present) == 0 && present.sa_handler != SIG_IGN)
+                        sigaddset(&taken, ending[i]);
+        if (sigprocmask(SIG_BLOCK, &taken, NULL) < 0)
+                return -errno;
+        fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+        return fd < 0 ? -errno : fd;
+}
+
+/* All graces run at the same time. fds: one for each target, then the signals. */
+static int await_targets(struct order *order, struct pollfd fds[]) {
+        struct signalfd_siginfo info;
+        size_t n = order->n_targets, n_waiting;
+
+        for (;;) {
                 n_waiting = 0;
-                for (size_t i = 0; i < order->n_targets; i++) {
+                for (size_t i = 0; i < n; i++) {
                         struct target *target = &order->targets[i];
 
                         if (!target->over)
@@ -221,21 +252,33 @@ static int await_targets(struct order *order) {
                         fds[i].events = POLLIN;
                         n_waiting += !target->over;
                 }
-        } while (n_waiting > 0 && (poll(fds, order->n_targets, -1) >= 0 || errno == EINTR));
-        free(fds);
-        return n_waiting > 0 ? -errno : 0;
+                if (n_waiting == 0)
+                        return 0;
+                if (poll(fds, n + 1, -1) < 0 && errno != EINTR)
+                        return -errno;
+                if (read(fds[n].fd, &info, sizeof info) == sizeof info) {
+                        order->interrupted = (int)info.ssi_signo;
+                        return 0;
+                }
+        }
 }
 
 static int end_targets(struct order *order) {
-        for (size_t i = 0; i < order->n_targets; i++) {
-                struct target *target = &order->targets[i];
-                int r = order->now ? cgtree_tree_begin_kill(target->tree)
-                                   : cgtree_tree_begin_terminate(target->tree, order->grace);
+        struct pollfd *fds = calloc(order->n_targets + 1, sizeof *fds);
+        int r;
 
-                if (r < 0)
-                        target_failed(order, target, "end it", r);
+        if (!fds)
+                return -ENOMEM;
+        r = take_signals();
+        if (r >= 0) {
+                fds[order->n_targets] = (struct pollfd){ .fd = r, .events = POLLIN };
+                for (size_t i = 0; i < order->n_targets; i++)
+                        begin(order, &order->targets[i]);
+                r = await_targets(order, fds);
+                close(fds[order->n_targets].fd);
         }
-        return order->n_targets > 0 ? await_targets(order) : 0;
+        free(fds);
+        return r;
 }
 
 static int carry_out(struct order *order, char *const names[], size_t n_names) {
@@ -313,6 +356,8 @@ int cmd_kill(int argc, char *argv[]) {
         if (r < 0)
                 message(MESSAGE_ERROR, "cannot look for trees: %s", strerror(-r));
         order_done(&order);
+        if (order.interrupted != 0)
+                exit_as_signal(order.interrupted);
         if (r < 0 || order.failed)
                 return EXIT_STATUS_FAILED;
         return order.missing ? EXIT_STATUS_NO_TREE : EXIT_STATUS_OK;

@@ -25,6 +25,7 @@
 #define LIFE_SECONDS 60
 
 static char **arguments;
+static int leash = -1;
 
 static void die(const char *what) {
         dprintf(FAMILY_LIFE, "failed: %s: %s\n", what, strerror(errno));
@@ -46,17 +47,14 @@ static void bound_life(void) {
                 die("timer");
 }
 
-/* Until a signal ends it; or until FAMILY_LEASH, where there is one, has lost its other end. */
+/* Until a signal ends it; or until the leash, where there is one, has lost its other end. */
 static void stay(void) __attribute__((noreturn));
 static void stay(void) {
-        struct pollfd leash = { .fd = FAMILY_LEASH };
+        struct pollfd end = { .fd = leash };
 
-        for (;;) {
-                if (poll(&leash, 1, -1) > 0 && (leash.revents & POLLHUP))
+        for (;;)
+                if (poll(&end, 1, -1) > 0)
                         _exit(0);
-                if (leash.revents & POLLNVAL)
-                        pause();
-        }
 }
 
 /* Returns in the child once it is bound; in the parent when the child has said "here" through the pipe that it holds.
@@ -179,9 +177,26 @@ static void grow_stopped(void) {
         close(said);
 }
 
-/* Orphaned, and executed anew without any environment. */
-static void grow_nameless(void) {
+/* Executes itself anew without any environment; which closes `said`. */
+static void be_nameless(void) {
         char *argv[] = { arguments[0], strdup("silent"), NULL }, *envp[] = { NULL };
+
+        execve("/proc/self/exe", argv, envp);
+        die("execve");
+}
+
+static void grow_nameless_child(void) {
+        int said;
+
+        if (grow(&said) == 0) {
+                setsid();
+                be_nameless();
+        }
+        await(said);
+}
+
+/* An orphan without a name. */
+static void grow_nameless(void) {
         int said;
         pid_t pid = grow(&said);
 
@@ -189,8 +204,7 @@ static void grow_nameless(void) {
                 setsid();
                 if (fork() != 0)
                         _exit(0);
-                execve("/proc/self/exe", argv, envp); /* closes said */
-                die("execve");
+                be_nameless();
         }
         await(said);
         waitpid(pid, NULL, 0);
@@ -318,6 +332,12 @@ static void grow_all(void) {
         grow_nest(5);
 }
 
+static void grow_regicide(void) {
+        if (kill(getppid(), SIGKILL) < 0)
+                die("kill");
+        grow_daemon();
+}
+
 /* A job of its own that has the terminal. */
 static void grow_terminal(void) {
         int said, terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
@@ -349,6 +369,8 @@ int main(int argc, char *argv[]) {
                 { "nameless", grow_nameless, NULL },
                 { "subreaper", grow_subreaper, NULL },
                 { "threaded-parent", grow_threaded_parent, NULL },
+                { "nameless-child", grow_nameless_child, NULL },
+                { "regicide", grow_regicide, NULL },
                 { "terminal", grow_terminal, NULL },
                 { "all", grow_all, NULL },
                 { "nest", NULL, grow_nest },
@@ -358,6 +380,8 @@ int main(int argc, char *argv[]) {
         int number = argc > 2 ? atoi(argv[2]) : 0;
 
         arguments = argv;
+        if (fcntl(FAMILY_LEASH, F_GETFD) >= 0)
+                leash = FAMILY_LEASH;
         bound_life();
         if (argc > 1 && strcmp(argv[1], "silent") == 0)
                 stay();

@@ -22,7 +22,7 @@
 
 #include "gate.h"
 
-#define FAMILY_BOUND_MSEC 20000 /* far above what it takes, also under valgrind on a busy machine */
+#define FAMILY_BOUND_MSEC 45000 /* far above what it takes, also under valgrind on a busy machine */
 
 struct family {
         struct gate gate;
@@ -105,8 +105,8 @@ static inline void family_send(const struct family *family, struct gate_message 
 
 /* The same without a reaper, as our child. All of it ends by itself at the end of file of *ret_leash, unless it is
  * stopped. */
-static inline pid_t family_run(const char *const modes[], int *ret_life, int *ret_leash) {
-        struct child_plan *plan = family_plan(modes, "", ret_life);
+static inline pid_t family_run_with(const char *const modes[], const char *lineage, int *ret_life, int *ret_leash) {
+        struct child_plan *plan = family_plan(modes, lineage, ret_life);
         int leash[2], life = plan->fds[plan->n_fds - 1].source;
         pid_t pid;
 
@@ -127,6 +127,10 @@ static inline pid_t family_run(const char *const modes[], int *ret_life, int *re
         *ret_leash = leash[1];
         child_plan_free(plan);
         return pid;
+}
+
+static inline pid_t family_run(const char *const modes[], int *ret_life, int *ret_leash) {
+        return family_run_with(modes, "", ret_life, ret_leash);
 }
 
 /* Takes the plan over. The root waits at its gate. */

@@ -300,7 +300,7 @@ int main(void) {
         tcase_add_test(plain, test_set);
         tcase_add_test(plain, test_each_process);
         tcase_add_test(plain, test_foreign_proc);
-        tcase_set_timeout(plain, 60);
+        tcase_set_timeout(plain, 100);
         suite_add_tcase(suite, plain);
         if (family_can_be_pinned()) {
                 tcase_add_test(pinned, test_children);
@@ -309,7 +309,7 @@ int main(void) {
                 tcase_add_test(pinned, test_signal_new);
                 tcase_add_loop_test(pinned, test_signal_all, 0, 3);
                 tcase_add_test(pinned, test_signal_not_permitted);
-                tcase_set_timeout(pinned, 60);
+                tcase_set_timeout(pinned, 100);
                 suite_add_tcase(suite, pinned);
         }
         srunner_run_all(runner, CK_NORMAL);

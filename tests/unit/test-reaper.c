@@ -570,7 +570,7 @@ int main(void) {
         for (size_t i = 0; i < 5; i++) {
                 TCase *cases[] = { kill_case, owner, signals, life, terminal };
 
-                tcase_set_timeout(cases[i], 60);
+                tcase_set_timeout(cases[i], 100);
                 tcase_add_checked_fixture(cases[i], family_setup, NULL);
                 suite_add_tcase(suite, cases[i]);
         }
