@@ -23,15 +23,26 @@ static bool is_handed_over(const struct cgroup *cgroup) {
                has_xattr(cgroup, "trusted.delegate", "1");
 }
 
-/* Ours to divide: what holds for a cgroup holds for everything below it. */
+/* A unit's own cgroup, by the name that systemd gives it. */
+static bool is_unit(const char *path) {
+        static const char *const types[] = { ".service", ".scope", ".slice", ".socket", ".mount", ".swap" };
+        const char *type = strrchr(path, '.');
+        for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
+                if (strcmp(type, types[i]) == 0)
+                        return true;
+        return false;
+}
+
+/* Ours to divide: what holds for a cgroup holds for everything below it, up to the next unit. What was handed over beyond that
+ * went to another manager (user@UID.service to the user's), who has not handed on the unit that we are in. */
 static bool lies_in_ours(const char *path) {
         _cleanup_free_ char *ancestor = strdup(path);
         while (ancestor && ancestor[0]) {
                 struct cgroup cgroup = CGROUP_NONE;
                 bool ours = cgroup_open(ancestor, &cgroup) >= 0 && is_handed_over(&cgroup);
                 cgroup_done(&cgroup);
-                if (ours)
-                        return true;
+                if (ours || is_unit(ancestor))
+                        return ours;
                 *strrchr(ancestor, '/') = '\0';
         }
         return false;

@@ -293,7 +293,7 @@ _child_side_ void child_run(const struct child_plan *plan, volatile struct child
                 failed(result, CHILD_USER, become_user(plan)) ||
                 failed(result, CHILD_DIRECTORY, change_directory(plan)) ||
                 failed(result, CHILD_FDS, arrange_fds(plan)) ||
-                failed(result, CHILD_SIGNALS, raw_set_mask(plan->blocked, NULL)))
+                failed(result, CHILD_SIGNALS, raw_set_mask(plan->blocked)))
                 return;
         failed(result, CHILD_EXEC, execute(plan));
 }

@@ -241,10 +241,8 @@ static int open_records(cgtree_owner *owner) {
         int r = records_open(owner->records, &owner->records_fd, &owner->records_path);
         if (r < 0)
                 set_error(owner, "the records directory %s cannot be used: %s",
-                        owner->records_path ? owner->records_path
-                        : owner->records    ? owner->records
-                                            : "(none)",
-                        strerror(-r));
+                        owner->records_path ? owner->records_path : "(none)",
+                        records_error(r) ? records_error(r) : strerror(-r));
         return r;
 }
 

@@ -18,6 +18,8 @@
 #define BIRTH_LOOK_USEC     (10 * USEC_PER_MSEC)
 #define REMOVE_RETRY_USEC   (2 * USEC_PER_MSEC)
 #define REMOVE_GIVE_UP_USEC (200 * USEC_PER_MSEC)
+#define TAKEN_LOOK_USEC     (100 * USEC_PER_MSEC)
+#define TAKEN_BELIEVED_USEC (20 * USEC_PER_MSEC)
 
 /* ---- birth ---------------------------------------------------------------------------------------------------- */
 
@@ -174,6 +176,33 @@ static enum tree_input subtree_look_birth(cgtree_tree *tree) {
 
 /* ---- life ----------------------------------------------------------------------------------------------------- */
 
+/* Opened anew: a descriptor from before does not tell what is gone from what is empty. */
+static bool is_gone(const struct cgroup *cgroup) {
+        _cleanup_close_ int fd = cgroup_open_events(cgroup);
+        return fd == -ENODEV || fd == -ENOENT;
+}
+
+/* Whoever ends a tree removes its cgroup; the kernel does not wake those who wait for that, so it is looked at now and
+ * then where the root has left. Or it is dying: its pidfd tells of its end a moment after its cgroup. */
+static bool subtree_is_taken(cgtree_tree *tree) {
+        if (tree->taken_at == 0) {
+                if (tree->events_fd < 0)
+                        tree->events_fd = cgroup_open_events(&tree->cgroup);
+                if (tree->events_fd < 0)
+                        tree->events_fd = -1;
+                else if (cgroup_events_populated(tree->events_fd) != 0)
+                        return false;
+                if (!is_gone(&tree->cgroup)) {
+                        tree_wake_at(tree, usec_add(now_usec(), TAKEN_LOOK_USEC));
+                        return false;
+                }
+                tree_close_fd(tree, &tree->events_fd); /* it would be ready for ever */
+                tree->taken_at = usec_add(now_usec(), TAKEN_BELIEVED_USEC);
+        }
+        tree_wake_at(tree, tree->taken_at);
+        return now_usec() >= tree->taken_at;
+}
+
 static int subtree_look_empty(cgtree_tree *tree) {
         if (tree->cgroup.fd < 0)
                 return 1; /* never made */
@@ -200,7 +229,7 @@ static int subtree_look_empty(cgtree_tree *tree) {
 static void note_stray(cgtree_tree *tree) {
         if (tree->root_ended || tree->root_pidfd < 0 || tree->stray)
                 return;
-        if (cgroup_contains(&tree->cgroup, tree->root_pid) != 0)
+        if (tree->taken_at == 0 && cgroup_contains(&tree->cgroup, tree->root_pid) != 0)
                 return;
         char *path = NULL;
         if (cgroup_path_of(tree->root_pid, &path) < 0 || pidfd_is_dead(tree->root_pidfd) != 0) {
@@ -308,6 +337,7 @@ const struct placement placement_subtree = {
         .begin_birth = subtree_begin_birth,
         .look_birth = subtree_look_birth,
         .look_root = tree_reap_root,
+        .is_taken = subtree_is_taken,
         .look_empty = subtree_look_empty,
         .begin_terminate = subtree_begin_terminate,
         .begin_kill = subtree_begin_kill,

@@ -32,6 +32,9 @@ struct placement {
         enum tree_input (*look_birth)(cgtree_tree *tree);
         /* Has the root ended? Reaps it. Only asked while it has not. */
         bool (*look_root)(cgtree_tree *tree);
+        /* Has somebody else removed the place while the root runs? Then it had left, and nobody but us follows it. NULL:
+         * cannot be. May lower tree->wakeup. */
+        bool (*is_taken)(cgtree_tree *tree);
         /* 1: no member is left. Does what an ending in progress needs. May lower tree->wakeup. */
         int (*look_empty)(cgtree_tree *tree);
         void (*begin_terminate)(cgtree_tree *tree, int signal);

@@ -123,30 +123,32 @@ static _child_inline_ void raw_signal(int signal, bool ignore) {
         raw_syscall(SYS_rt_sigaction, signal, (long)&action, 0, sizeof(uint64_t));
 }
 
-/* The whole mask, libc's own signals too. `previous` may be NULL. */
-static _child_inline_ long raw_set_mask(uint64_t mask, uint64_t *previous) {
-        return raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, (long)previous, sizeof(mask));
+/* The whole mask, libc's own signals too. */
+static _child_inline_ long raw_set_mask(uint64_t mask) {
+        return raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 }
 
 #else
 
+/* Default is all zero wherever the kernel looks for what. libc does not let its own signals be touched, and those are
+ * ignored in what its posix_spawn starts. */
 static inline void raw_signal(int number, bool ignore) {
-        signal(number, ignore ? SIG_IGN : SIG_DFL);
+        uint64_t zero[8] = { 0 };
+
+        if (ignore)
+                signal(number, SIG_IGN);
+        else
+                syscall(SYS_rt_sigaction, number, zero, NULL, _NSIG / 8);
 }
 
-static inline long raw_set_mask(uint64_t mask, uint64_t *previous) {
-        sigset_t set, before;
+static inline long raw_set_mask(uint64_t mask) {
+        sigset_t set;
 
         sigemptyset(&set);
         for (int number = 1; number <= 64; number++)
                 if (mask & UINT64_C(1) << (number - 1))
                         sigaddset(&set, number);
-        if (sigprocmask(SIG_SETMASK, &set, &before) < 0)
-                return -errno;
-        for (int number = 1; previous && number <= 64; number++)
-                if (sigismember(&before, number) > 0)
-                        *previous |= UINT64_C(1) << (number - 1);
-        return 0;
+        return sigprocmask(SIG_SETMASK, &set, NULL) < 0 ? -errno : 0;
 }
 
 #endif

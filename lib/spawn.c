@@ -91,7 +91,7 @@ static long clone_child(struct birth *birth, int cgroup_fd, int *ret_pidfd) {
                 .stack = (uintptr_t)birth->stack,
                 .stack_size = birth->stack_size,
         };
-        uint64_t mask = 0;
+        uint64_t all = UINT64_MAX, mask = 0;
         long r;
 
         if (cgroup_fd >= 0) {
@@ -99,9 +99,9 @@ static long clone_child(struct birth *birth, int cgroup_fd, int *ret_pidfd) {
                 arguments.cgroup = (uint64_t)cgroup_fd;
         }
         /* The child begins with everything blocked, and none of our handlers: none of them ever runs there. */
-        raw_set_mask(UINT64_MAX, &mask);
+        raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(mask));
         r = raw_clone3(&arguments, cgroup_fd >= 0 ? sizeof(arguments) : CLONE_ARGUMENTS_V0, child_main, birth);
-        raw_set_mask(mask, NULL);
+        raw_set_mask(mask);
         return r;
 }
 

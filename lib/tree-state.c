@@ -232,7 +232,10 @@ static enum tree_input look_at_life(cgtree_tree *tree) {
         if (tree->state == TREE_RUNNING || tree->state == TREE_ROOT_ENDED) {
                 if (is_due(tree, tree->timeout_at))
                         return INPUT_TIMEOUT;
-                if (tree->state == TREE_RUNNING || !tree->end_with_root)
+                bool ends = tree->state == TREE_ROOT_ENDED
+                                    ? tree->end_with_root
+                                    : tree->placement->is_taken && tree->placement->is_taken(tree);
+                if (!ends)
                         return INPUT_NONE;
                 tree->begin_signal = tree->end_signal;
                 return INPUT_TERMINATE;

@@ -5,7 +5,7 @@ import os
 import signal
 
 from cell import Skipped, expect
-from kernel import Cgroup, now, wait_readable
+from kernel import Cgroup, now, scaled, wait_readable
 from registry import BACKENDS, test
 
 
@@ -399,7 +399,7 @@ def frozen_ended(cell):
     expect_code(cell.tool("kill", cell.record_ids()[0]), 0)
     expect(report.wait_end(0.05), "the frozen tree lives")
     run.wait(5)
-    report, run = start_tree(cell, "subtree", "--grace=300ms", "--timeout=600ms", payload=("setsid-child",))
+    report, run = start_tree(cell, "subtree", "--grace=300ms", f"--timeout={scaled(0.6)}", payload=("setsid-child",))
     cell.tree_cgroup().write("cgroup.freeze", "1")
     expect(run.wait(5) == 124 and report.wait_end(0.05), f"{run}")
     cell.expect_clean()
@@ -427,7 +427,7 @@ def survivor_named(cell):
     report = cell.report()
     script = root_member(cell, report)
     run = cell.start(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cell.host.cgtree, "run",
-                      "--backend=group", "--grace=200ms", "--timeout=700ms", "--", "sh", "-c", script])
+                      "--backend=group", "--grace=200ms", f"--timeout={scaled(0.7)}", "--", "sh", "-c", script])
     report.wait_ready()
     survivor = require_root_member(report)
     code = run.wait_itself(20)
@@ -448,7 +448,7 @@ def foreign_member(cell):
     script = root_member(cell, report)
     run = cell.start([cell.payload("caller"), f"--cgroup={base.path}", "setpriv", "--reuid=65534", "--regid=65534",
                       "--clear-groups", cell.host.cgtree, "run", "--backend=subtree", "--grace=200ms",
-                      "--timeout=700ms", "--", "sh", "-c", script])
+                      f"--timeout={scaled(0.7)}", "--", "sh", "-c", script])
     report.wait_ready()
     require_root_member(report)
     code = run.wait(10)

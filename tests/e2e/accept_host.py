@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from cell import Skipped, expect
-from kernel import cgroup2_mount
+from kernel import cgroup2_mount, scaled
 from registry import BACKENDS, test
 
 IN_TREE = 'grep -q "^0::.*/cgtree-.*/trees/" /proc/self/cgroup'
@@ -382,7 +382,7 @@ def no_libexec(cell, backend):
 @test("the root moves itself: the timeout still ends it, the move is reported")
 def root_moves(cell):
     report = cell.report()
-    run = cell.run("--backend=subtree", "--timeout=600ms", "--grace=20s",
+    run = cell.run("--backend=subtree", f"--timeout={scaled(0.6)}", "--grace=20s",
                    command=[cell.payload("root-moves"), f"--into={cell.elsewhere.path}", f"--report={report.path}"])
     report.wait_ready()
     code = run.wait(5)

@@ -7,7 +7,7 @@ import signal
 import socket
 
 from cell import Skipped, expect
-from kernel import now, wait_readable
+from kernel import now, scaled, wait_readable
 from registry import BACKENDS, test
 
 
@@ -458,7 +458,7 @@ def mixed(cell, backend):
 @test("--signal=INT begins a timeout with INT", backends=BACKENDS)
 def other_signal(cell, backend):
     report = cell.report()
-    run = cell.run(f"--backend={backend}", "--signal=INT", "--timeout=500ms", "--grace=300ms",
+    run = cell.run(f"--backend={backend}", "--signal=INT", f"--timeout={scaled(0.5)}", "--grace=300ms",
                    command=[cell.payload("tell-signals"), f"--report={report.path}"])
     report.wait_ready()
     code = run.wait(5)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 
-from kernel import Cgroup, describe, has_ended, now, wait_readable
+from kernel import deadline_in, describe, has_ended, now, wait_readable
 
 
 class Failed(Exception):
@@ -83,7 +83,7 @@ class Report:
         return True
 
     def wait(self, condition, seconds):
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         while not condition() and not self.ended:
             if not self.pump(deadline - now()) and now() >= deadline:
                 break
@@ -149,7 +149,7 @@ class Running:
 
     def wait_itself(self, seconds):
         """The same, where others may live on with its pipes."""
-        if not wait_readable(self.pidfd, seconds):
+        if not wait_readable(self.pidfd, deadline_in(seconds) - now()):
             raise Failed(f"still running after {seconds:.1f} s: {self}\n{describe(self.pid)}")
         if self.ended_at is None:
             self.ended_at = now()
@@ -157,7 +157,7 @@ class Running:
 
     def wait_text(self, name, wanted, seconds):
         """Reads until the text holds what is wanted."""
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         stream = getattr(self.process, name)
         while wanted not in self.text[name].decode(errors="replace"):
             expect(wait_readable(stream.fileno(), deadline - now()), f"{wanted!r} did not come on {name}: {self}")

@@ -12,7 +12,7 @@ import threading
 import traceback
 
 from cell import Cell, Failed, Skipped
-from kernel import Cgroup, become_subreaper, now
+from kernel import Cgroup, become_subreaper, learn_patience, now
 
 SKIP = 77
 
@@ -49,6 +49,7 @@ class Result:
 def guarded(cgtree, payloads, prefix, work):
     """Runs work(host) in a child, reaps all orphans meanwhile, clears up after it, returns its exit status."""
     become_subreaper()
+    learn_patience()
     try:
         host = Host(cgtree, payloads, prefix)
     except Skipped as reason:

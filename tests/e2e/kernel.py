@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import stat
+import subprocess
 import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -19,6 +20,27 @@ def become_subreaper():
 
 def now():
     return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+PATIENCE = 1.0
+
+
+def learn_patience():
+    """How much slower than it should this machine starts programs just now: every bound on waiting grows with it."""
+    global PATIENCE
+    started = now()
+    for _ in range(20):
+        subprocess.run(["true"], check=True)
+    PATIENCE = min(10.0, max(1.0, (now() - started) / 0.1))
+
+
+def deadline_in(seconds):
+    return now() + seconds * PATIENCE
+
+
+def scaled(seconds):
+    """The same for a duration that is given to the tool, in which a payload has to prove itself first."""
+    return f"{seconds * PATIENCE:.3f}s"
 
 
 def wait_readable(fd, seconds):
@@ -194,7 +216,7 @@ class Cgroup:
 
     def wait_populated(self, wanted, seconds):
         """True once the kernel says so; its notices may come 18 ms late, so that reading again is quicker."""
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         while self.populated() != wanted:
             if now() > deadline:
                 return False

@@ -12,12 +12,13 @@ import re
 import signal
 import sys
 
+import kernel
 import suite
 from cell import expect
 from kernel import now
 
 SHORT_GRACE = 0.3   # where somebody ignores TERM: the end must not come before it
-LONG_GRACE = 20     # where all obey: the end must come long before it
+LONG_GRACE = 60     # where all obey: the end must come long before it
 TIMEOUT = 0.9       # time for the payload to prove itself
 SLACK = 4.0         # a loaded machine's own time
 
@@ -71,6 +72,7 @@ class Run:
         self.report = cell.report()
         self.note = ""
         self.ended_from = None
+        self.timeout = TIMEOUT * kernel.PATIENCE
 
     def start(self):
         ends = {"normal": "exit:0", "non-zero": "exit:7"}
@@ -80,7 +82,7 @@ class Run:
             command.append(f"--into={self.cell.elsewhere.path}")
         options = [f"--backend={self.backend}", f"--grace={self.payload.grace}s"]
         if self.end == "timeout":
-            options.append(f"--timeout={TIMEOUT}s")
+            options.append(f"--timeout={self.timeout}s")
         self.tool = self.cell.run(*options, command=command)
 
     def check_start(self):
@@ -103,7 +105,7 @@ class Run:
         if self.end in ("normal", "non-zero"):
             self.report.go()
         elif self.end == "timeout":
-            self.ended_from = self.tool.started + TIMEOUT
+            self.ended_from = self.tool.started + self.timeout
         elif self.end == "term":
             self.tool.signal(signal.SIGTERM)
         elif self.end == "kill":
@@ -139,8 +141,8 @@ class Run:
         return {"normal": 0, "non-zero": 7, "timeout": 124, "term": -signal.SIGTERM, "sweep": -signal.SIGKILL}[self.end]
 
     def check_end(self):
-        bound = SLACK + (self.payload.grace if self.payload.slow else 0)
-        code = self.tool.wait(bound + (TIMEOUT if self.end == "timeout" else 0))
+        bound = SLACK * kernel.PATIENCE + (self.payload.grace if self.payload.slow else 0)
+        code = self.tool.wait(bound + (self.timeout if self.end == "timeout" else 0))
         expect(code == self.expected_code(), f"exit status {code}, not {self.expected_code()}")
         expect(self.report.wait_end(0.05 if self.end != "sweep" else SLACK), "a member still holds the report")
         took = now() - self.ended_from

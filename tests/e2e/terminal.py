@@ -6,7 +6,7 @@ import select
 import termios
 
 from cell import expect
-from kernel import now
+from kernel import deadline_in, now
 
 
 class Terminal:
@@ -39,7 +39,7 @@ class Terminal:
 
     def wait_for(self, pattern, seconds=10):
         """Waits until the terminal shows the pattern, and forgets all up to its end; the match."""
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         while True:
             match = re.search(pattern, self.shown)
             if match:
@@ -56,13 +56,13 @@ class Terminal:
         return os.tcgetpgrp(self.master)
 
     def wait_foreground(self, group, seconds=5):
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         while self.foreground() != group:
             expect(now() < deadline, f"the foreground group is {self.foreground()}, not {group}")
             select.select([], [], [], 0.005)
 
     def wait_not_foreground(self, group, seconds=5):
-        deadline = now() + seconds
+        deadline = deadline_in(seconds)
         while self.foreground() == group:
             expect(now() < deadline, f"group {group} stays in the foreground")
             select.select([], [], [], 0.005)

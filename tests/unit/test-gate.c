@@ -135,8 +135,7 @@ END_TEST
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 START_TEST(test_messages) {
-        struct gate_message sent = { .type = GATE_ROOT_ENDED, .step = 1, .error = 2, .code = 3, .status = 4, .pid = 5 };
-        struct gate_message received = { 0 };
+        struct gate_message sent = { GATE_ROOT_ENDED, 1, 2, 3, 4, 5 }, received = { 0 };
         int sockets[2], fd = 77;
 
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);

@@ -224,13 +224,14 @@ static const struct {
 
 START_TEST(test_kill_without_cgroup_kill) {
         struct cgroup made = cgroups_new("lacking"), cgroup = CGROUP_NONE;
-        struct payload payload = payload_start(&made, lacking[_i].fn);
+        struct payload payload;
         struct drive drive;
 
         if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0) {
                 printf("left out: private mounts: %s\n", strerror(errno));
                 return;
         }
+        payload = payload_start(&made, lacking[_i].fn);
         for (size_t i = 0; i < 2 && lacking[_i].read_only[i]; i++)
                 if (faccessat(made.fd, lacking[_i].read_only[i], F_OK, 0) == 0)
                         ck_assert(bind_read_only(&made, lacking[_i].read_only[i]));

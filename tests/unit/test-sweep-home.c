@@ -163,10 +163,15 @@ START_TEST(test_inner_tree_goes_with_the_outer_one) {
 }
 END_TEST
 
-/* Its owner dies of this sweep, too. */
+static void ignore_term(void) {
+        signal(SIGTERM, SIG_IGN);
+}
+
+/* Its owner lives when it is looked at first, and dies of this sweep. */
 START_TEST(test_tree_elsewhere_of_an_owner_that_is_ended) {
-        struct orphan outer = orphan_new(), other = orphan_new();
-        struct member other_owner = member_start(&outer.cgroup, NULL), member = member_start(&other.cgroup, NULL);
+        struct orphan outer = orphan_in(&base, 200 * USEC_PER_MSEC), other = orphan_new();
+        struct member other_owner = member_start(&outer.cgroup, ignore_term),
+                      member = member_start(&other.cgroup, NULL);
         struct heard heard;
 
         other.record.owner = identity_of(other_owner.pid);

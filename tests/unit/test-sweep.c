@@ -36,23 +36,29 @@ START_TEST(test_living_owner_is_kept) {
 END_TEST
 
 START_TEST(test_dry_run) {
-        struct orphan full = orphan_new(), empty = orphan_new();
+        struct orphan full = orphan_new(), empty = orphan_new(), void_one = orphan_new();
         struct member member = member_start(&full.cgroup, NULL);
         struct heard heard = { 0 };
 
+        void_one.record.boot_id[0] = void_one.record.boot_id[0] == '0' ? '1' : '0';
+        forge(&void_one);
         ck_assert_int_eq(cgtree_sweep(records_path, true, 0, hear, &heard), 1);
         assert_heard(&heard, full.id, "would end", "gone");
         assert_heard(&heard, empty.id, "would tidy", "gone");
-        ck_assert_uint_eq(heard.n, 2);
+        assert_heard(&heard, void_one.id, "would tidy", "boot");
+        ck_assert_uint_eq(heard.n, 3);
+        assert_untouched(&void_one);
         ck_assert(member_lives(&member));
         assert_untouched(&full);
         assert_untouched(&empty);
         heard = sweep(1);
         assert_heard(&heard, full.id, "ended", "");
         assert_heard(&heard, empty.id, "tidied", "");
+        assert_heard(&heard, void_one.id, "tidied", "");
         member_await_death(&member);
         assert_gone(&full);
         assert_gone(&empty);
+        orphan_done(&void_one);
         orphan_done(&full);
         orphan_done(&empty);
 }
