@@ -188,6 +188,8 @@ static int group_signal_all(cgtree_tree *tree, int signal) {
 static void group_begin_terminate(cgtree_tree *tree, int signal) {
         pid_t root = tree->root_only && !tree->root_ended ? tree->root_pid : 0;
         tree->look_interval = 0;
+        if (tree->lock_fd < 0 && record_lock(tree->owner->records_fd, tree->record.id, &tree->lock_fd) == -EWOULDBLOCK)
+                return; /* somebody else has begun it: the grace runs all the same */
         if (!tree->outside)
                 to_reaper(tree, (struct gate_message){ .type = GATE_SIGNAL, .status = signal, .pid = root, .code = 1 });
         if (!tree->outside && tree->hangup)
@@ -221,6 +223,7 @@ static int group_remove(cgtree_tree *tree) {
 
 static void group_done(cgtree_tree *tree) {
         reap_reaper(tree);
+        close_fd(&tree->lock_fd);
         close_socket(tree);
         tree_close_fd(tree, &tree->gate.pidfd);
 }

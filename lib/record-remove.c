@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,13 +26,34 @@ static void remove_name(int dirfd, const struct stat *record) {
         }
 }
 
-int record_remove(int dirfd, const char *id) {
-        char file[ID_LENGTH + sizeof(".json")];
-        struct stat record;
+#define FILE_SIZE (ID_LENGTH + sizeof(".json"))
+
+static int file_of(const char *id, char ret_file[FILE_SIZE]) {
         if (!id_is_valid(id))
                 return -EINVAL;
-        memcpy(file, id, ID_LENGTH);
-        memcpy(file + ID_LENGTH, ".json", sizeof(".json"));
+        memcpy(ret_file, id, ID_LENGTH);
+        memcpy(ret_file + ID_LENGTH, ".json", sizeof(".json"));
+        return 0;
+}
+
+int record_lock(int dirfd, const char *id, int *ret_fd) {
+        char file[FILE_SIZE];
+        int r = file_of(id, file);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int fd = openat(dirfd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+                return -errno;
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+int record_remove(int dirfd, const char *id) {
+        char file[FILE_SIZE];
+        struct stat record;
+        int r = file_of(id, file);
+        if (r < 0)
+                return r;
         if (fstatat(dirfd, file, &record, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         if (record.st_nlink > 1)

@@ -66,6 +66,9 @@ int record_read_name(int dirfd, const char *name, struct record *ret_record, con
 int record_unlink(int dirfd, const char *id, const char *name);
 /* The same without knowing the name. */
 int record_remove(int dirfd, const char *id);
+/* Whoever ends a tree that has no cgroup holds this lock on its record, so that it gets its signal once. -EWOULDBLOCK:
+ * somebody else does. -ENOENT: the record is gone. */
+int record_lock(int dirfd, const char *id, int *ret_fd);
 
 /* Removes what writers left that died halfway: temporary files nobody holds, names whose record is gone. */
 int record_tidy(int dirfd);

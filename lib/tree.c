@@ -17,7 +17,7 @@ cgtree_tree *tree_allocate(cgtree_owner *owner) {
         tree->owner = owner;
         tree->gate = (struct gate)GATE_NONE;
         tree->cgroup = (struct cgroup)CGROUP_NONE;
-        tree->root_pidfd = tree->events_fd = tree->poll_fd = -1;
+        tree->root_pidfd = tree->events_fd = tree->poll_fd = tree->lock_fd = -1;
         tree->wakeup = tree->timeout_at = USEC_FOREVER;
         return tree;
 }
@@ -31,6 +31,7 @@ void tree_release(cgtree_tree *tree) {
         cgroup_done(&tree->cgroup);
         close_fd(&tree->events_fd);
         close_fd(&tree->gate.pidfd);
+        close_fd(&tree->lock_fd);
         birth_free(tree->birth);
         child_plan_free(tree->plan);
         for (size_t i = 0; i < tree->n_pipes; i++) {

@@ -80,6 +80,7 @@ struct cgtree_tree {
         bool root_reported;     /* group: it said that the root has ended */
         bool outside;           /* group: no reaper of ours to ask; members are found by their marks */
         uint64_t look_interval; /* group, outside: between two looks */
+        int lock_fd;            /* group: on the record, while we end it */
 
         /* end */
         int end_signal;

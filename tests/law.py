@@ -37,7 +37,7 @@ LAYERS = [
 ACQUAINTED = {("tree", "owner")}
 PUBLIC = "cgtree"
 # These programs stand between the owner and the command and link the low layers, up to this row.
-HELPERS = {"cgtree-gate", "cgtree-guard", "cgtree-reaper"}
+HELPERS = {"cgtree-gate", "cgtree-guard", "cgtree-reaper", "reaper-terminal"}
 HELPERS_MAY = LAYERS[:6]
 
 FILE_LINES = 600

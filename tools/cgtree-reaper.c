@@ -19,6 +19,7 @@
 
 #include "gate-plan.h"
 #include "lineage.h"
+#include "reaper-terminal.h"
 #include "record.h"
 
 #define INTERVAL_MIN    UINT64_C(50)
@@ -39,24 +40,22 @@ enum outbox_slot {
 };
 
 struct reaper {
-        int socket;      /* to the owner; -1: it is gone */
-        int owner_pidfd; /* -1: it is gone */
-        int signals;     /* signalfd */
-        int gate;        /* to the root to be; -1: it has exec'd, failed or died */
-        pid_t owner_group;
+        int socket;                              /* to the owner; -1: it is gone */
+        int owner_pidfd;                         /* -1: it is gone */
+        int signals;                             /* signalfd */
+        int gate;                                /* to the root to be; -1: it has exec'd, failed or died */
         struct gate_message outbox[_OUTBOX_MAX]; /* type 0: nothing */
 
         pid_t root;
         bool admitted, failed; /* GO was passed on; it never became the command */
         bool root_reaped, childless;
 
-        bool foreground;        /* SESSION_FOREGROUND */
-        bool wants_terminal;    /* at once, or since it asked for it */
-        bool terminal_given;    /* the root took it from the owner's group */
-        pid_t foreground_group; /* which group of the tree has it, or had it when it was stopped */
+        bool foreground; /* SESSION_FOREGROUND */
+        struct reaper_terminal terminal;
 
         int records_fd; /* where its record is; -1: not yet known */
         char id[ID_LENGTH + 1];
+        int lock_fd; /* on the record: we end the tree */
         uint64_t grace_usec, death_grace_usec;
         bool terminating;
         uint64_t grace_until; /* of that */
@@ -87,74 +86,21 @@ static bool flush(struct reaper *reaper) {
         return true;
 }
 
-/* ---- the terminal --------------------------------------------------------------------------------------------- */
-
-/* Opened when it is needed: held open it would keep a pseudoterminal's other end from seeing the hangup. SIGTTOU is
- * ignored, so a background group may hand it about. */
-static int open_terminal(void) {
-        return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-}
-
-static void note_terminal(struct reaper *reaper) {
-        _cleanup_close_ int terminal = reaper->wants_terminal ? open_terminal() : -1;
-
-        reaper->foreground_group = reaper->root;
-        reaper->terminal_given = terminal >= 0 && tcgetpgrp(terminal) == reaper->owner_group;
-}
-
-/* A shell as root gives the terminal to groups of its own. Whose group it is else (the caller's shell, which took it
- * while all of us were stopped) keeps it. */
-static bool is_group_of_tree(const struct reaper *reaper, pid_t group) {
-        _cleanup_free_ pid_t *pids = NULL;
-        size_t n = 0;
-
-        if (group == reaper->root || (kill(-group, 0) < 0 && errno == ESRCH))
-                return true;
-        if (lineage_descendants(getpid(), &pids, &n) < 0)
-                return false;
-        for (size_t i = 0; i < n; i++)
-                if (getpgid(pids[i]) == group)
-                        return true;
-        return false;
-}
-
-static void hand_back_terminal(struct reaper *reaper) {
-        _cleanup_close_ int terminal = reaper->terminal_given ? open_terminal() : -1;
-        pid_t group = terminal < 0 ? -1 : tcgetpgrp(terminal);
-
-        reaper->terminal_given = false;
-        if (group <= 1 || group == reaper->owner_group || !is_group_of_tree(reaper, group))
-                return;
-        reaper->foreground_group = group;
-        (void)tcsetpgrp(terminal, reaper->owner_group);
-}
-
-/* Only what the owner's group has can be given. */
-static bool give_terminal(struct reaper *reaper) {
-        _cleanup_close_ int terminal = open_terminal();
-
-        if (terminal < 0 || tcgetpgrp(terminal) != reaper->owner_group ||
-                tcsetpgrp(terminal, reaper->foreground_group) < 0)
-                return false;
-        reaper->terminal_given = true;
-        return true;
-}
-
 /* The root is ours and not reaped: the number of its group can be nobody else's. */
 static void resume(struct reaper *reaper) {
         if (reaper->root_reaped)
                 return;
-        if (reaper->wants_terminal)
-                (void)give_terminal(reaper);
+        if (reaper->terminal.wanted)
+                (void)reaper_terminal_give(&reaper->terminal);
         (void)kill(-reaper->root, SIGCONT);
 }
 
 /* The root was stopped because it read the terminal or changed its modes from the background: it did not have it yet, or
  * a shell has brought the owner to the foreground again without a word (SIGCONT is for stopped jobs only). */
 static bool lend_terminal(struct reaper *reaper, int signal) {
-        if ((signal != SIGTTIN && signal != SIGTTOU) || !give_terminal(reaper))
+        if ((signal != SIGTTIN && signal != SIGTTOU) || !reaper_terminal_give(&reaper->terminal))
                 return false;
-        reaper->wants_terminal = true;
+        reaper->terminal.wanted = true;
         (void)kill(-reaper->root, SIGCONT);
         return true;
 }
@@ -187,14 +133,14 @@ static void on_root(struct reaper *reaper, const siginfo_t *info) {
         if (info->si_code == CLD_STOPPED) {
                 if (!reaper->foreground || lend_terminal(reaper, info->si_status))
                         return;
-                hand_back_terminal(reaper);
+                reaper_terminal_hand_back(&reaper->terminal);
                 message.type = GATE_ROOT_STOPPED;
                 tell(reaper, OUTBOX_STOPPED, message);
                 return;
         }
         hear_root(reaper);
         reaper->root_reaped = true;
-        hand_back_terminal(reaper);
+        reaper_terminal_hand_back(&reaper->terminal);
         if (reaper->failed)
                 return;
         message.type = GATE_ROOT_ENDED;
@@ -300,6 +246,8 @@ static void begin_terminate(struct reaper *reaper, uint64_t grace_usec) {
         }
         reaper->terminating = true;
         reaper->grace_until = usec_add(now_usec(), grace_usec);
+        if (reaper->records_fd >= 0 && record_lock(reaper->records_fd, reaper->id, &reaper->lock_fd) == -EWOULDBLOCK)
+                return; /* somebody else has begun it */
         (void)lineage_signal_all(getpid(), SIGTERM);
         (void)lineage_signal_all(getpid(), SIGCONT);
 }
@@ -336,7 +284,7 @@ static void obey(struct reaper *reaper, const struct gate_message *message, int 
                 }
                 if (reaper->admitted || reaper->gate < 0)
                         break;
-                note_terminal(reaper);
+                reaper_terminal_note(&reaper->terminal, reaper->root);
                 reaper->admitted = gate_message_send(reaper->gate, message, -1, MSG_DONTWAIT) >= 0;
                 break;
         case GATE_SIGNAL: signal_members(reaper, message); break;
@@ -365,6 +313,18 @@ static void hear_owner(struct reaper *reaper) {
         }
 }
 
+/* TERM: the service that we are part of is being stopped, or the command means its parent, as it would without us. */
+static void hear_signals(struct reaper *reaper) {
+        struct signalfd_siginfo info;
+
+        while (read(reaper->signals, &info, sizeof(info)) == sizeof(info)) {
+                if (info.ssi_signo == SIGCHLD)
+                        reaper->child_ended = true;
+                else if (!reaper->killing && !reaper->terminating)
+                        begin_terminate(reaper, reaper->grace_usec);
+        }
+}
+
 /* ---- life ----------------------------------------------------------------------------------------------------- */
 
 static void wait_for_news(struct reaper *reaper, bool owner_is_slow) {
@@ -374,7 +334,6 @@ static void wait_for_news(struct reaper *reaper, bool owner_is_slow) {
                 { .fd = reaper->signals, .events = POLLIN },
                 { .fd = reaper->gate, .events = POLLIN },
         };
-        struct signalfd_siginfo discarded;
         struct timespec timeout = { 0 };
         uint64_t now = now_usec();
 
@@ -390,7 +349,7 @@ static void wait_for_news(struct reaper *reaper, bool owner_is_slow) {
         if (ppoll(fds, 4, until != USEC_FOREVER ? &timeout : NULL, NULL) < 0)
                 return;
         if (fds[2].revents)
-                reaper->child_ended = read(reaper->signals, &discarded, sizeof(discarded)) > 0;
+                hear_signals(reaper);
         if (fds[3].revents)
                 hear_root(reaper);
         if (fds[0].revents & (POLLIN | POLLHUP | POLLERR))
@@ -451,6 +410,12 @@ static int pin_owner(struct reaper *reaper) {
         return maker.pid == owner && getppid() == owner ? 0 : -EOWNERDEAD;
 }
 
+static void heard_signals(sigset_t *ret_heard) {
+        sigemptyset(ret_heard);
+        sigaddset(ret_heard, SIGCHLD);
+        sigaddset(ret_heard, SIGTERM);
+}
+
 /* Above the numbers that the command will have, and above 0, 1 and 2. */
 static int move_up(int *fd, int lowest) {
         int moved = fcntl(*fd, F_DUPFD_CLOEXEC, lowest);
@@ -463,15 +428,14 @@ static int move_up(int *fd, int lowest) {
 }
 
 static int open_descriptors(struct reaper *reaper, int *ret_gate) {
-        sigset_t child;
+        sigset_t heard;
         int pair[2], r;
 
         r = pin_owner(reaper);
         if (r < 0)
                 return r;
-        sigemptyset(&child);
-        sigaddset(&child, SIGCHLD);
-        reaper->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+        heard_signals(&heard);
+        reaper->signals = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
         if (reaper->signals < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return -errno;
         reaper->gate = pair[0];
@@ -513,7 +477,7 @@ static void forget_arguments(char *argv[]) {
  * stays in the caller's: there the root's group would be an orphaned one, which the keyboard cannot stop. */
 static void leave_caller(const struct reaper *reaper, const struct gate_plan *plan) {
         const int kept[] = { reaper->socket, reaper->owner_pidfd, reaper->signals, reaper->gate };
-        sigset_t child;
+        sigset_t heard;
         int null;
 
         if (plan->child.session == CGTREE_SESSION_NEW || plan->child.session == CGTREE_SESSION_TTY)
@@ -521,11 +485,10 @@ static void leave_caller(const struct reaper *reaper, const struct gate_plan *pl
         else
                 (void)setpgid(0, 0);
         for (int number = 1; number <= SIGRTMAX; number++)
-                if (number != SIGCHLD)
+                if (number != SIGCHLD && number != SIGTERM)
                         (void)signal(number, SIG_IGN);
-        sigemptyset(&child);
-        sigaddset(&child, SIGCHLD);
-        sigprocmask(SIG_SETMASK, &child, NULL);
+        heard_signals(&heard);
+        sigprocmask(SIG_SETMASK, &heard, NULL);
         (void)!chdir("/");
         (void)child_close_others(kept, sizeof(kept) / sizeof(*kept));
         null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -551,11 +514,11 @@ static bool writes_to_pipe(const struct child_plan *plan) {
 static void settle_session(struct reaper *reaper, struct child_plan *plan) {
         if (plan->session == CGTREE_SESSION_INHERIT)
                 plan->session = CGTREE_SESSION_NEW;
-        reaper->owner_group = getpgrp();
+        reaper->terminal.owner_group = getpgrp();
         reaper->foreground = plan->session == CGTREE_SESSION_FOREGROUND;
         if (reaper->foreground && writes_to_pipe(plan) && !(plan->ignored & UINT64_C(1) << (SIGTTIN - 1)))
                 plan->session = CGTREE_SESSION_GROUP;
-        reaper->wants_terminal = plan->session == CGTREE_SESSION_FOREGROUND;
+        reaper->terminal.wanted = plan->session == CGTREE_SESSION_FOREGROUND;
 }
 
 static int announce_root(const struct reaper *reaper) {
@@ -573,7 +536,9 @@ static int report(int socket, int error) {
 }
 
 int main(int argc, char *argv[]) {
-        struct reaper reaper = { .socket = -1, .owner_pidfd = -1, .signals = -1, .gate = -1, .records_fd = -1 };
+        struct reaper reaper = {
+                .socket = -1, .owner_pidfd = -1, .signals = -1, .gate = -1, .records_fd = -1, .lock_fd = -1
+        };
         struct gate_plan plan;
         int r;
 
