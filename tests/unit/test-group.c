@@ -32,6 +32,8 @@ static struct process_identity identity_of(pid_t pid) {
         return identity;
 }
 
+#define _cleanup_record_ __attribute__((cleanup(record_done)))
+
 /* As an owner would have written it. */
 static struct record record_of(const struct family *family) {
         struct record record = { .placement = CGTREE_PLACEMENT_GROUP };
@@ -161,7 +163,7 @@ static const struct {
 
 START_TEST(test_members) {
         struct family canary = start(FAMILY("stay")), family = start(families[_i].modes);
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family), canary_record = record_of(&canary);
         size_t n_unproven = 1;
 
         ck_assert_int_eq(group_is_empty(&record), 0);
@@ -174,14 +176,13 @@ START_TEST(test_members) {
         family_expect(&family, GATE_ROOT_ENDED);
         family_expect_empty(&family);
         ck_assert(family_lives(&canary)); /* it carries the id, and stands below another reaper */
-        record = record_of(&canary);
-        kill_until_empty(&record, &canary);
+        kill_until_empty(&canary_record, &canary);
 }
 END_TEST
 
 START_TEST(test_signal) {
         struct family family = start(FAMILY("daemon"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
 
         ck_assert_int_eq(group_signal(&record, SIGURG), 2);
         ck_assert(family_lives(&family));
@@ -196,7 +197,8 @@ END_TEST
 
 START_TEST(test_not_from_inside) {
         struct family family = start(FAMILY("stay"));
-        struct record record = record_of(&family), inside = record;
+        _cleanup_record_ struct record record = record_of(&family);
+        struct record inside = record;
 
         inside.group.reaper = identity_of(getppid());
         ck_assert_int_eq(group_signal(&inside, SIGKILL), -EDEADLK);
@@ -211,7 +213,7 @@ END_TEST
 
 START_TEST(test_survivors) {
         struct family family = start(FAMILY("nest", "11"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         _cleanup_free_ char *text = group_survivors(&record), *root = format("pid %d (family) in state", family.root);
         size_t n = 0;
 
@@ -239,7 +241,7 @@ static void end_nameless(const struct record *record, const struct family *famil
 
 START_TEST(test_members_without_reaper) {
         struct family family = start(families[_i].modes);
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         size_t n_unproven = 1;
 
         kill_reaper(&family);
@@ -264,7 +266,7 @@ END_TEST
 /* Nobody stands between the marked and their own children, marked or not. */
 START_TEST(test_nameless_child) {
         struct family family = start(FAMILY("nameless-child"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
 
         kill_reaper(&family);
         ck_assert_uint_eq(count_members(&record, NULL), 2);
@@ -276,7 +278,7 @@ START_TEST(test_payload_kills_reaper) {
         int life;
         struct child_plan *plan = family_plan(FAMILY("regicide"), id, &life);
         struct family family = family_place(plan, life);
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         struct gate_message message;
 
         family_send(&family, (struct gate_message){ .type = GATE_GO });
@@ -291,7 +293,7 @@ END_TEST
 
 START_TEST(test_signal_without_reaper) {
         struct family family = start(FAMILY("daemon"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
 
         kill_reaper(&family);
         ck_assert_int_eq(group_signal(&record, SIGURG), 2);
@@ -328,7 +330,7 @@ static void bystander_end(struct bystander *bystander) {
 
 static void bystander_is_spared(struct bystander *bystander, bool nominated) {
         struct family family = start(FAMILY("daemon"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         size_t n_unproven;
 
         kill_reaper(&family);
@@ -366,7 +368,7 @@ END_TEST
 START_TEST(test_bystander_in_another_cgroup) {
         struct cgroup elsewhere = cgroups_new("elsewhere");
         struct family family = start(FAMILY("daemon"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         struct bystander bystander;
         size_t n_unproven;
 
@@ -393,7 +395,7 @@ END_TEST
 /* An inner tree's member is one of the outer tree. */
 START_TEST(test_inner_lineage) {
         struct family family = start(FAMILY("stay"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         _cleanup_free_ char *lineage = format(OUTER ":%s:" OTHER, id);
         struct bystander inner = bystander_start(lineage);
 
@@ -407,7 +409,7 @@ END_TEST
 /* What was recorded as the leader's number belongs to somebody else by now. */
 START_TEST(test_reissued_leader) {
         struct family canary = start(FAMILY("plain")), family = start(FAMILY("stay"));
-        struct record record = record_of(&family), canary_record = record_of(&canary);
+        _cleanup_record_ struct record record = record_of(&family), canary_record = record_of(&canary);
 
         family_send(&family, (struct gate_message){ .type = GATE_KILL });
         family_expect(&family, GATE_ROOT_ENDED);
@@ -429,7 +431,7 @@ END_TEST
 /* Nothing to compare a cgroup with: marks prove nothing, the leader's identity does. */
 START_TEST(test_no_birth_cgroup) {
         struct family family = start(FAMILY("daemon"));
-        struct record record = record_of(&family);
+        _cleanup_record_ struct record record = record_of(&family);
         size_t n_unproven;
 
         record.group.birth_cgroup_id = 0;
@@ -443,13 +445,19 @@ START_TEST(test_no_birth_cgroup) {
 }
 END_TEST
 
-int main(void) {
-        Suite *suite = suite_create("group");
-        TCase *marks = tcase_create("marks"), *below = tcase_create("below"), *without = tcase_create("without"),
-              *bystanders = tcase_create("bystanders"), *cases[] = { marks, below, without, bystanders };
+static TCase *add_case(Suite *suite, const char *name) {
+        TCase *tcase = tcase_create(name);
 
-        tcase_add_test(marks, test_lineage);
-        tcase_add_test(marks, test_cgroup_id);
+        tcase_set_timeout(tcase, 100);
+        tcase_add_checked_fixture(tcase, setup, NULL);
+        suite_add_tcase(suite, tcase);
+        return tcase;
+}
+
+static void add_families(Suite *suite) {
+        TCase *below = add_case(suite, "below"), *without = add_case(suite, "without"),
+              *bystanders = add_case(suite, "bystanders");
+
         tcase_add_loop_test(below, test_members, 0, N_FAMILIES);
         tcase_add_test(below, test_signal);
         tcase_add_test(below, test_not_from_inside);
@@ -464,11 +472,15 @@ int main(void) {
         tcase_add_test(bystanders, test_inner_lineage);
         tcase_add_test(bystanders, test_reissued_leader);
         tcase_add_test(bystanders, test_no_birth_cgroup);
-        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-                tcase_set_timeout(cases[i], 100);
-                tcase_add_checked_fixture(cases[i], setup, NULL);
-                if (i == 0 || family_can_be_pinned())
-                        suite_add_tcase(suite, cases[i]);
-        }
+}
+
+int main(void) {
+        Suite *suite = suite_create("group");
+        TCase *marks = add_case(suite, "marks");
+
+        tcase_add_test(marks, test_lineage);
+        tcase_add_test(marks, test_cgroup_id);
+        if (family_can_be_pinned())
+                add_families(suite);
         return cgroups_run(suite);
 }

@@ -209,9 +209,9 @@ START_TEST(test_signal_new) {
 END_TEST
 
 START_TEST(test_signal_all) {
-        static const char *const kinds[][2] = { { "all" }, { "chains", "2" }, { "bomb", "100" } };
+        static const char *const kinds[][3] = { { "all" }, { "chains", "2" }, { "bomb", "100" } };
         struct family canary = { .life = -1 };
-        int held;
+        int held, status;
 
         start(FAMILY("stay"));
         canary.life = life;
@@ -223,7 +223,6 @@ START_TEST(test_signal_all) {
                 end();
                 _exit(0);
         }
-        int status;
         while (waitpid(-1, &status, 0) < 0 && errno == EINTR)
                 continue;
         ck_assert_int_eq(status, 0);
@@ -263,55 +262,70 @@ START_TEST(test_signal_not_permitted) {
 }
 END_TEST
 
-/* In a pid namespace under the /proc of another every number is somebody else's. */
-START_TEST(test_foreign_proc) {
-        pid_t pid, *pids = NULL;
-        size_t n = 0;
+static int refused_everywhere(void) {
+        struct process process = PROCESS_NONE;
+        struct lineage_set seen = { 0 };
+        pid_t *pids;
+        size_t n;
+
+        if (lineage_children(getpid(), note, &seen) != -EXDEV || lineage_each_process(note, &seen) != -EXDEV ||
+                lineage_descendants(getpid(), &pids, &n) != -EXDEV ||
+                lineage_pin(getpid(), getppid(), &process) != -EXDEV ||
+                lineage_signal_new(getpid(), SIGKILL, &seen) != -EXDEV ||
+                lineage_signal_all(getpid(), SIGKILL) != -EXDEV)
+                return 1;
+        return 0;
+}
+
+static int wait_status(pid_t pid) {
         int status;
 
-        if (unshare(CLONE_NEWPID) < 0)
-                return;
-        pid = fork();
-        ck_assert_int_ge(pid, 0);
-        if (pid == 0) {
-                struct process process = PROCESS_NONE;
-                struct lineage_set seen = { 0 };
-
-                _exit(lineage_children(getpid(), note, &seen) == -EXDEV &&
-                                        lineage_each_process(note, &seen) == -EXDEV &&
-                                        lineage_descendants(getpid(), &pids, &n) == -EXDEV &&
-                                        lineage_pin(getpid(), getppid(), &process) == -EXDEV &&
-                                        lineage_signal_new(getpid(), SIGKILL, &seen) == -EXDEV &&
-                                        lineage_signal_all(getpid(), SIGKILL) == -EXDEV
-                                ? 0
-                                : 1);
-        }
+        ck_assert_int_gt(pid, 0);
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-        ck_assert_int_eq(status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* In a pid namespace under the /proc of another every number is somebody else's. */
+START_TEST(test_foreign_proc) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                if (unshare(CLONE_NEWPID) < 0)
+                        _exit(0);
+                pid = fork();
+                if (pid == 0)
+                        _exit(refused_everywhere());
+                _exit(wait_status(pid));
+        }
+        ck_assert_int_eq(wait_status(pid), 0);
 }
 END_TEST
 
+static void add_pinned(Suite *suite) {
+        TCase *pinned = tcase_create("pinned");
+
+        tcase_add_test(pinned, test_children);
+        tcase_add_loop_test(pinned, test_descendants, 0, 9);
+        tcase_add_test(pinned, test_pin);
+        tcase_add_test(pinned, test_signal_new);
+        tcase_add_loop_test(pinned, test_signal_all, 0, 3);
+        tcase_add_test(pinned, test_signal_not_permitted);
+        tcase_set_timeout(pinned, 100);
+        suite_add_tcase(suite, pinned);
+}
+
 int main(void) {
         Suite *suite = suite_create("lineage");
-        TCase *plain = tcase_create("plain"), *pinned = tcase_create("pinned");
+        TCase *plain = tcase_create("plain");
         SRunner *runner = srunner_create(suite);
         int failed;
 
         tcase_add_test(plain, test_set);
         tcase_add_test(plain, test_each_process);
         tcase_add_test(plain, test_foreign_proc);
-        tcase_set_timeout(plain, 100);
         suite_add_tcase(suite, plain);
-        if (family_can_be_pinned()) {
-                tcase_add_test(pinned, test_children);
-                tcase_add_loop_test(pinned, test_descendants, 0, 9);
-                tcase_add_test(pinned, test_pin);
-                tcase_add_test(pinned, test_signal_new);
-                tcase_add_loop_test(pinned, test_signal_all, 0, 3);
-                tcase_add_test(pinned, test_signal_not_permitted);
-                tcase_set_timeout(pinned, 100);
-                suite_add_tcase(suite, pinned);
-        }
+        if (family_can_be_pinned())
+                add_pinned(suite);
         srunner_run_all(runner, CK_NORMAL);
         failed = srunner_ntests_failed(runner);
         srunner_free(runner);
