@@ -123,20 +123,18 @@ static inline void assert_untouched(const struct orphan *orphan) {
 
 static inline int sweep_run(Suite *suite, TCase *tcase) {
         SRunner *runner = srunner_create(suite);
-        int failed;
+        int r = 77;
 
-        if (!orphan_has_pidfd() || !orphan_can_be_made()) {
-                srunner_free(runner);
-                return 77;
-        }
-        orphan_setup_helpers();
-        tcase_add_unchecked_fixture(tcase, scratch_make, scratch_remove);
-        tcase_add_checked_fixture(tcase, setup, teardown);
-        tcase_set_timeout(tcase, 60);
         suite_add_tcase(suite, tcase);
-        srunner_run_all(runner, CK_NORMAL);
-        orphan_teardown();
-        failed = srunner_ntests_failed(runner);
+        if (orphan_has_pidfd() && orphan_can_be_made()) {
+                orphan_setup_helpers();
+                tcase_add_unchecked_fixture(tcase, scratch_make, scratch_remove);
+                tcase_add_checked_fixture(tcase, setup, teardown);
+                tcase_set_timeout(tcase, 60);
+                srunner_run_all(runner, CK_NORMAL);
+                orphan_teardown();
+                r = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;
+        }
         srunner_free(runner);
-        return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+        return r;
 }
