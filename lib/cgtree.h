@@ -256,7 +256,9 @@ int cgtree_run(cgtree_owner *owner, cgtree_command *command, int *ret_code, int 
 
 /** By id, name, or unique prefix of an id. `records` NULL: $CGTREE_RECORDS or every default directory. -ENOENT,
  *  -ENOTUNIQ (a prefix of several), -EBADMSG (its record is bad), -ESTALE (the record is of another boot or namespace,
- *  or does not prove itself). All calls work, but not wait_root; free the handle with cgtree_tree_free(). */
+ *  or does not prove itself). All calls work, but not wait_root; free the handle with cgtree_tree_free(). terminate and
+ *  kill give -EDEADLK where they would end this process, an ancestor of it, or the trees of an owner that lives outside.
+ *  wait_empty waits until the owner, or whoever ends the tree, has seen it empty. */
 int cgtree_find(const char *records, const char *id_or_name, cgtree_tree **ret_tree);
 
 /** `tree` is valid during the call only. NULL: `file` is a bad record, or one that cannot be judged; `problem` says
@@ -264,9 +266,10 @@ int cgtree_find(const char *records, const char *id_or_name, cgtree_tree **ret_t
 typedef int (*cgtree_list_fn)(void *userdata, cgtree_tree *tree, const char *file, const char *problem);
 int cgtree_list(const char *records, cgtree_list_fn fn, void *userdata);
 
-/** Ends the trees whose owner is provably gone. Blocks, bounded by `timeout_usec`. `fn` hears each decision: "ended",
- *  "tidied" (nothing ran any more), "kept" (the owner lives), "skipped", "failed"; with dry_run "would end",
- *  "would tidy". Returns how many trees were (or would be) ended. -EBADMSG: all judged, but some records were bad or
+/** Ends the trees whose owner is provably gone. Blocks, bounded by `timeout_usec`. `fn` (may be NULL) hears each
+ *  decision: "ended", "tidied" (nothing ran any more), "kept" (the owner lives), "skipped", "failed"; with dry_run "would
+ *  end", "would tidy". `id` is that of the tree; of a bad record its file's name, of an empty directory that a dead owner
+ *  has left its name. Returns how many trees were (or would be) ended. -EBADMSG: all judged, but some records were bad or
  *  could not be swept. */
 typedef void (*cgtree_sweep_fn)(void *userdata, const char *id, const char *decision, const char *reason);
 int cgtree_sweep(const char *records, bool dry_run, uint64_t timeout_usec, cgtree_sweep_fn fn, void *userdata);
