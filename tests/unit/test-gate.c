@@ -135,7 +135,8 @@ END_TEST
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 START_TEST(test_messages) {
-        struct gate_message sent = { GATE_ROOT_ENDED, 1, 2, 3, 4, 5 }, received = { 0 };
+        struct gate_message sent = { .type = GATE_ROOT_ENDED, .step = 1, .error = 2, .code = 3, .status = 4, .pid = 5 };
+        struct gate_message received = { 0 };
         int sockets[2], fd = 77;
 
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -189,6 +190,53 @@ START_TEST(test_find) {
         expected = format("%s/cgtree-gate", directory);
         ck_assert_str_eq(other, expected);
         child_plan_free(plan);
+        close(dirfd);
+}
+END_TEST
+
+/* This program under another name says what gate_find() finds: see main(). */
+static void found_by(const char *directory, const char *name, const char *expected) {
+        _cleanup_free_ char *command = format("env -u CGTREE_LIBEXEC '%s/bin/%s' find", directory, name);
+        char line[256] = "";
+        FILE *output = popen(command, "re");
+
+        if (!fgets(line, sizeof(line), output))
+                line[0] = '\0';
+        ck_assert_int_eq(pclose(output), 0);
+        ck_assert_msg(strcmp(line, expected) == 0, "%s finds '%s', expected '%s'", name, line, expected);
+}
+
+static void copy_self(const char *to) {
+        _cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int copy = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+        char buffer[65536];
+        ssize_t n;
+
+        while ((n = read(self, buffer, sizeof(buffer))) > 0)
+                ck_assert_int_eq(write(copy, buffer, (size_t)n), n);
+        ck_assert_int_eq(n, 0);
+}
+
+START_TEST(test_find_beside_cgtree) {
+        char directory[96];
+        int dirfd = scratch_open(directory, sizeof(directory));
+        _cleanup_free_ char *tool = format("%s/bin/cgtree", directory), *host = format("%s/bin/host", directory);
+        _cleanup_free_ char *libexec = format("%s/bin/../libexec/cgtree/cgtree-gate", directory);
+        _cleanup_free_ char *beside = format("%s/bin/cgtree-gate", directory);
+
+        ck_assert_int_eq(mkdirat(dirfd, "bin", 0755), 0);
+        ck_assert_int_eq(mkdirat(dirfd, "libexec", 0755), 0);
+        ck_assert_int_eq(mkdirat(dirfd, "libexec/cgtree", 0755), 0);
+        copy_self(tool);
+        copy_self(host);
+        if (access(CGTREE_LIBEXECDIR "/cgtree-gate", F_OK) < 0)
+                found_by(directory, "cgtree", "");
+        scratch_write(dirfd, "libexec/cgtree/cgtree-gate", "", 0, 0755);
+        found_by(directory, "cgtree", libexec);
+        scratch_write(dirfd, "bin/cgtree-gate", "", 0, 0755);
+        found_by(directory, "cgtree", beside);
+        if (access(CGTREE_LIBEXECDIR "/cgtree-gate", F_OK) < 0) /* a host of the library has none of ours beside it */
+                found_by(directory, "host", "");
         close(dirfd);
 }
 END_TEST
@@ -425,12 +473,22 @@ START_TEST(test_joins_for_another_user) {
 }
 END_TEST
 
-int main(void) {
-        Suite *suite = suite_create("gate");
-        TCase *plan = tcase_create("plan"), *gate = tcase_create("gate");
+int main(int argc, char *argv[]) {
+        Suite *suite;
+        TCase *plan, *gate;
         SRunner *runner;
         int failed;
 
+        if (argc == 2 && strcmp(argv[1], "find") == 0) {
+                _cleanup_free_ char *path = NULL;
+
+                if (gate_find("cgtree-gate", &path) >= 0)
+                        printf("%s", path);
+                return 0;
+        }
+        suite = suite_create("gate");
+        plan = tcase_create("plan");
+        gate = tcase_create("gate");
         probe_setup();
         scratch_make();
         tcase_add_test(plan, test_plan_there_and_back);
@@ -441,6 +499,7 @@ int main(void) {
 
         tcase_set_timeout(gate, 60);
         tcase_add_test(gate, test_find);
+        tcase_add_test(gate, test_find_beside_cgtree);
         tcase_add_test(gate, test_waits_for_go);
         tcase_add_test(gate, test_given_up);
         tcase_add_test(gate, test_signals_wait);

@@ -3,9 +3,11 @@
 /* Direct birth: into a cgroup, bounded, beside threads and signals, and through the kernel's own bugs. */
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/time.h>
 
 #include "boxes.h"
+#include "deny.h"
 #include "probed.h"
 #include "process.h"
 
@@ -182,6 +184,24 @@ START_TEST(test_refusals) {
 }
 END_TEST
 
+static const int denials[][2] = { { EPERM, -EPERM }, { ENOSYS, -ENOSYS }, { E2BIG, -E2BIG }, { EAGAIN, -EAGAIN },
+        { EINVAL, -ENOSYS } }; /* the last: a kernel that does not know a flag */
+
+START_TEST(test_denied) {
+        struct child_plan *plan = plan_true();
+        size_t regions = count_births();
+        sigset_t before, after;
+
+        sigprocmask(SIG_SETMASK, NULL, &before);
+        deny_syscall(SYS_clone3, (unsigned)denials[_i][0]);
+        is_refused(plan, -1, denials[_i][1], denials[_i][1]);
+        sigprocmask(SIG_SETMASK, NULL, &after);
+        ck_assert_mem_eq(&before, &after, 8);
+        ck_assert_uint_eq(count_births(), regions);
+        child_plan_free(plan);
+}
+END_TEST
+
 /* ---- bounds ----------------------------------------------------------------------------------------------------- */
 
 static void on_signal(int number) {
@@ -325,7 +345,7 @@ END_TEST
 /* ---- many at once ----------------------------------------------------------------------------------------------- */
 
 #define N_THREADS 8
-#define N_BIRTHS  60
+#define N_BIRTHS  25
 
 static pid_t host;
 static volatile int handled_in_host, handled_elsewhere, over;
@@ -340,8 +360,10 @@ static void on_bombardment(int number) {
 
 static void *bombard(void *userdata) {
         (void)userdata;
-        while (!over)
+        while (!over) {
                 kill(0, SIGUSR1); /* the host, its threads in turn, and every child */
+                sched_yield();
+        }
         return NULL;
 }
 
@@ -465,6 +487,7 @@ int main(void) {
                 tcase_add_test(tcase, test_host_ignores_sigchld);
                 tcase_add_test(tcase, test_nothing_grows);
                 tcase_add_loop_test(tcase, test_threads, 0, 2);
+                tcase_add_loop_test(tcase, test_denied, 0, sizeof(denials) / sizeof(denials[0]));
                 if (boxes_make("spawn")) {
                         tcase_add_test(tcase, test_into_cgroup);
                         tcase_add_test(tcase, test_refusals);
