@@ -374,7 +374,7 @@ static void payload_chmod_zero(int out) {
         static const char *const files[] = { "cgroup.kill", "cgroup.procs", "cgroup.events", "cgroup.freeze" };
 
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-                if (fchmodat(to_close.fd, files[i], 0, 0) < 0)
+                if (fchmodat(to_close.fd, files[i], 0, 0) < 0 && errno != ENOENT)
                         _exit(99);
         if (fchmod(to_close.fd, 0) < 0 || read_file_at(to_close.fd, "cgroup.procs", (char[8]){ 0 }, 8) != -EACCES)
                 _exit(99);

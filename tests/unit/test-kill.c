@@ -289,9 +289,14 @@ START_TEST(test_signal_members) {
 END_TEST
 
 static void payload_crowd(int out) {
-        for (int i = 1; i < 200; i++)
-                if (fork() == 0)
+        for (int i = 1; i < 200; i++) {
+                pid_t pid = fork();
+
+                if (pid == 0)
                         return;
+                if (pid < 0)
+                        _exit(99);
+        }
         payload_say(out, 'r');
 }
 
