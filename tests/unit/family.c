@@ -332,6 +332,17 @@ static void grow_all(void) {
         grow_nest(5);
 }
 
+/* Exits with the first key that is typed. */
+static void read_terminal(void) {
+        int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+        unsigned char key;
+
+        say("ready\n");
+        if (read(terminal, &key, 1) != 1)
+                die("read");
+        _exit(key);
+}
+
 static void grow_regicide(void) {
         if (kill(getppid(), SIGKILL) < 0)
                 die("kill");
@@ -372,6 +383,7 @@ int main(int argc, char *argv[]) {
                 { "nameless-child", grow_nameless_child, NULL },
                 { "regicide", grow_regicide, NULL },
                 { "terminal", grow_terminal, NULL },
+                { "reader", read_terminal, NULL },
                 { "all", grow_all, NULL },
                 { "nest", NULL, grow_nest },
                 { "chains", NULL, grow_chains },

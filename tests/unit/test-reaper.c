@@ -2,7 +2,6 @@
 #define FAMILY_TEST
 #include "family.h"
 
-#include <pty.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -191,6 +190,64 @@ START_TEST(test_ignorer_survives_until_killed) {
 }
 END_TEST
 
+/* TERM to the reaper, TEARDOWN, the owner's death with a grace of its own. */
+enum way_to_begin {
+        BEGIN_TERM,
+        BEGIN_TEARDOWN,
+        BEGIN_OWNER_GONE,
+        _BEGIN_MAX,
+};
+
+static struct family start_graced(const char *const modes[], uint64_t grace_usec) {
+        int life;
+        struct child_plan *plan = family_plan(modes, ID, &life);
+        struct family family = family_place(plan, life);
+
+        family_send(
+                &family, (struct gate_message){
+                                 .type = GATE_GO, .id = ID, .grace_usec = grace_usec, .death_grace_usec = grace_usec });
+        family_expect(&family, GATE_STARTED);
+        family_await_word(family.life);
+        return family;
+}
+
+static void begin(struct family *family, enum way_to_begin way) {
+        switch (way) {
+        case BEGIN_TERM: ck_assert_int_eq(kill(family->gate.pid, SIGTERM), 0); break;
+        case BEGIN_TEARDOWN: family_send(family, (struct gate_message){ .type = GATE_TEARDOWN }); break;
+        case BEGIN_OWNER_GONE: close_fd(&family->gate.socket); break;
+        case _BEGIN_MAX: ck_abort();
+        }
+}
+
+START_TEST(test_graced_end) {
+        struct family family = start_graced(FAMILY("daemon"), 60 * USEC_PER_SEC);
+
+        begin(&family, (enum way_to_begin)_i);
+        if (_i != BEGIN_OWNER_GONE) {
+                begin(&family, (enum way_to_begin)_i);
+                ck_assert_int_eq(family_expect(&family, GATE_ROOT_ENDED).status, SIGTERM);
+                family_expect_empty(&family);
+                return;
+        }
+        family_await_end(&family);
+        ck_assert_int_eq(family_reap(&family, NULL), 0);
+        family_done(&family);
+}
+END_TEST
+
+START_TEST(test_grace_is_over) {
+        struct family family = start_graced(FAMILY("ignorer"), 50 * USEC_PER_MSEC);
+        uint64_t began = now_usec();
+
+        begin(&family, (enum way_to_begin)_i);
+        family_await_end(&family);
+        ck_assert_uint_ge(now_usec() - began, 50 * USEC_PER_MSEC);
+        ck_assert_int_eq(family_reap(&family, NULL), 0);
+        family_done(&family);
+}
+END_TEST
+
 /* ---- birth and the root's end --------------------------------------------------------------------------------- */
 
 static struct family start_only(const char *const modes[]) {
@@ -338,7 +395,7 @@ START_TEST(test_holds_nothing_of_the_caller) {
         ck_assert_int_eq(getsid(family.gate.pid), family.gate.pid);
         ck_assert_int_eq(getsid(family.root), family.root);
         for (int number = 1; number < 32; number++)
-                if (number != SIGKILL && number != SIGSTOP)
+                if (number != SIGKILL && number != SIGSTOP && number != SIGTERM)
                         ck_assert_int_eq(kill(family.gate.pid, number), 0);
         family_send(&family, (struct gate_message){ .type = GATE_KILL });
         expect_killed(&family);
@@ -393,153 +450,10 @@ START_TEST(test_by_hand) {
 }
 END_TEST
 
-/* ---- the terminal --------------------------------------------------------------------------------------------- */
-
-/* Runs as the leader of a session with a terminal; a failed assertion ends it with 1. */
-static void on_terminal(void (*body)(int master_word)) {
-        int master, status, word[2];
-        char noise[256];
-        pid_t pid;
-
-        ck_assert_int_eq(pipe2(word, O_CLOEXEC), 0);
-        pid = forkpty(&master, NULL, NULL, NULL);
-        ck_assert_int_ge(pid, 0);
-        if (pid == 0) {
-                signal(SIGHUP, SIG_IGN);
-                body(word[1]);
-                _exit(0);
-        }
-        close(word[1]);
-        for (;;) {
-                struct pollfd fds[] = { { .fd = word[0], .events = POLLIN }, { .fd = master, .events = POLLIN } };
-                char key;
-
-                ck_assert_int_gt(poll(fds, 2, FAMILY_BOUND_MSEC), 0);
-                if (fds[1].revents & POLLIN)
-                        (void)!read(master, noise, sizeof(noise));
-                if (!fds[0].revents)
-                        continue;
-                if (read(word[0], &key, 1) != 1)
-                        break;
-                ck_assert_int_eq(write(master, &key, 1), 1);
-        }
-        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-        ck_assert_int_eq(status, 0);
-        close(master);
-        close(word[0]);
-}
-
-static void type(int keys, char key) {
-        ck_assert_int_eq(write(keys, &key, 1), 1);
-}
-
-static void job_control(int keys) {
-        struct family family = family_start(FAMILY("plain"), CGTREE_SESSION_FOREGROUND, ID);
-        struct gate_message message;
-
-        ck_assert_int_eq(tcgetpgrp(0), family.root);
-        for (int i = 0; i < 3; i++) {
-                type(keys, 'Z' - '@');
-                message = family_expect(&family, GATE_ROOT_STOPPED);
-                ck_assert_int_eq(message.status, SIGTSTP);
-                ck_assert_int_eq(tcgetpgrp(0), getpgrp());
-                family_send(&family, (struct gate_message){ .type = GATE_RESUME });
-                while (tcgetpgrp(0) != family.root)
-                        sched_yield();
-        }
-        type(keys, 'C' - '@');
-        message = family_expect(&family, GATE_ROOT_ENDED);
-        ck_assert_int_eq(message.code, CLD_KILLED);
-        ck_assert_int_eq(message.status, SIGINT);
-        ck_assert_int_eq(tcgetpgrp(0), getpgrp());
-        family_expect_empty(&family);
-}
-
-START_TEST(test_job_control) {
-        on_terminal(job_control);
-}
-END_TEST
-
-/* While all are stopped the shell has the terminal: nobody takes it away, whatever becomes of the root. */
-static void others_terminal(int keys) {
-        struct family family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
-        int held[2];
-        pid_t shell;
-
-        type(keys, 'Z' - '@');
-        family_expect(&family, GATE_ROOT_STOPPED);
-        ck_assert_int_eq(pipe2(held, O_CLOEXEC), 0);
-        shell = fork();
-        if (shell == 0) {
-                close(held[1]);
-                (void)!read(held[0], held, 1);
-                _exit(0);
-        }
-        setpgid(shell, shell);
-        ck_assert_int_eq(tcsetpgrp(0, shell), 0);
-        signal(SIGTTOU, SIG_IGN);
-        family_send(&family, (struct gate_message){ .type = GATE_RESUME });
-        family_send(&family, (struct gate_message){ .type = GATE_KILL });
-        expect_killed(&family);
-        ck_assert_int_eq(tcgetpgrp(0), shell);
-        close(held[1]);
-        waitpid(shell, NULL, 0);
-}
-
-START_TEST(test_others_terminal) {
-        on_terminal(others_terminal);
-}
-END_TEST
-
-/* A root that gave the terminal to a job of its own, and ends before it. */
-static void jobs_terminal(int keys) {
-        struct family family = family_start(FAMILY("terminal", "leave"), CGTREE_SESSION_FOREGROUND, ID);
-
-        (void)keys;
-        family_expect(&family, GATE_ROOT_ENDED);
-        ck_assert_int_eq(tcgetpgrp(0), getpgrp());
-        family_send(&family, (struct gate_message){ .type = GATE_KILL });
-        family_expect_empty(&family);
-}
-
-START_TEST(test_jobs_terminal) {
-        on_terminal(jobs_terminal);
-}
-END_TEST
-
-static void background(int keys) {
-        struct family family;
-        int held[2];
-        pid_t other;
-
-        (void)keys;
-        ck_assert_int_eq(pipe2(held, O_CLOEXEC), 0);
-        other = fork();
-        if (other == 0) {
-                close(held[1]);
-                (void)!read(held[0], held, 1);
-                _exit(0);
-        }
-        setpgid(other, other);
-        ck_assert_int_eq(tcsetpgrp(0, other), 0);
-        family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
-        ck_assert_int_eq(tcgetpgrp(0), other);
-        family_send(&family, (struct gate_message){ .type = GATE_KILL });
-        expect_killed(&family);
-        ck_assert_int_eq(tcgetpgrp(0), other);
-        close(held[1]);
-        waitpid(other, NULL, 0);
-}
-
-START_TEST(test_background) {
-        on_terminal(background);
-}
-END_TEST
-
 static int run(void) {
         Suite *suite = suite_create("reaper");
         TCase *kill_case = tcase_create("kill"), *owner = tcase_create("owner"), *signals = tcase_create("signal"),
-              *life = tcase_create("life"), *terminal = tcase_create("terminal");
+              *life = tcase_create("life");
         SRunner *runner = srunner_create(suite);
         int failed;
 
@@ -550,6 +464,8 @@ static int run(void) {
         tcase_add_loop_test(signals, test_signal_reaches_all, 0, 7);
         tcase_add_test(signals, test_signal_root_alone);
         tcase_add_test(signals, test_ignorer_survives_until_killed);
+        tcase_add_loop_test(signals, test_graced_end, 0, _BEGIN_MAX);
+        tcase_add_loop_test(signals, test_grace_is_over, 0, _BEGIN_MAX);
         tcase_add_test(life, test_exit_status);
         tcase_add_test(life, test_caller_ignores_sigchld);
         tcase_add_test(life, test_root_leaves_members);
@@ -561,12 +477,8 @@ static int run(void) {
         tcase_add_test(life, test_stopped_reaper);
         tcase_add_test(life, test_owner_does_not_read);
         tcase_add_test(life, test_by_hand);
-        tcase_add_test(terminal, test_job_control);
-        tcase_add_test(terminal, test_others_terminal);
-        tcase_add_test(terminal, test_jobs_terminal);
-        tcase_add_test(terminal, test_background);
-        for (size_t i = 0; i < 5; i++) {
-                TCase *cases[] = { kill_case, owner, signals, life, terminal };
+        for (size_t i = 0; i < 4; i++) {
+                TCase *cases[] = { kill_case, owner, signals, life };
 
                 tcase_set_timeout(cases[i], 100);
                 tcase_add_checked_fixture(cases[i], family_setup, NULL);
