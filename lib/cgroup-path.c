@@ -74,21 +74,31 @@ static bool parse_mount(char *line, struct mount *ret_mount) {
         return true;
 }
 
-/* Is this the mount itself, or something that was mounted over it? */
-static bool is_mount(int fd, uint64_t id) {
+static int mount_id_by_fdinfo(int fd, uint64_t *ret_id) {
         char path[48], text[512], *line;
-        uint64_t seen;
 
         snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
         if (read_file_at(AT_FDCWD, path, text, sizeof(text)) < 0)
-                return false;
+                return -ENODATA;
         line = strstr(text, "\nmnt_id:");
         if (!line)
-                return false;
+                return -ENODATA;
         line += strlen("\nmnt_id:");
         line += strspn(line, " \t");
         line[strcspn(line, "\n")] = '\0';
-        return parse_u64(line, &seen) >= 0 && seen == id;
+        return parse_u64(line, ret_id);
+}
+
+/* Is this the mount itself, or something that was mounted over it? After a change of user, kernels before 5.14 do not show
+ * fdinfo; name_to_handle_at() tells the mount also when the handle does not fit. */
+static bool is_mount(int fd, uint64_t id) {
+        struct file_handle handle = { 0 };
+        int mount_id;
+        uint64_t seen;
+
+        if (name_to_handle_at(fd, "", &handle, &mount_id, AT_EMPTY_PATH) >= 0 || errno == EOVERFLOW)
+                return mount_id >= 0 && (uint64_t)mount_id == id;
+        return mount_id_by_fdinfo(fd, &seen) >= 0 && seen == id;
 }
 
 static int open_mount(const struct mount *mount) {

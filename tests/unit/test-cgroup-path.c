@@ -183,6 +183,14 @@ START_TEST(test_unified_mount) {
 }
 END_TEST
 
+START_TEST(test_mount_without_handles) {
+        if (!have_private_mounts())
+                return;
+        deny_syscall(SYS_name_to_handle_at, EPERM);
+        check_found("");
+}
+END_TEST
+
 START_TEST(test_mount_with_blanks) {
         if (!have_private_mounts())
                 return;
@@ -311,6 +319,7 @@ int main(void) {
 
         tcase_set_timeout(mounts, 60);
         tcase_add_test(mounts, test_unified_mount);
+        tcase_add_test(mounts, test_mount_without_handles);
         tcase_add_test(mounts, test_mount_with_blanks);
         tcase_add_test(mounts, test_hidden_mounts);
         tcase_add_test(mounts, test_subtree_mount);
