@@ -2,7 +2,7 @@
 #include "find.h"
 #include "orphan.h"
 
-#include <sys/syscall.h>
+#include <sys/resource.h>
 
 static char records_path[128];
 static int records;
@@ -339,6 +339,34 @@ START_TEST(test_no_descriptor_is_left) {
 }
 END_TEST
 
+/* Whatever it runs out of, it says so, and leaves nothing open. */
+START_TEST(test_without_descriptors) {
+        struct made made = make(NULL, NULL);
+        struct rlimit limit;
+        size_t n = 0, failed = 0;
+        int r = -1;
+
+        ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        for (limit.rlim_cur = 3; r < 0 && limit.rlim_cur < 64; limit.rlim_cur++) {
+                cgtree_tree *tree = NULL;
+
+                ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+                r = cgtree_find(records_path, made.record.id, &tree);
+                failed += r < 0;
+                ck_assert_int_eq(tree != NULL, r == 0);
+                cgtree_tree_free(tree);
+                (void)cgtree_sweep(records_path, false, 0, NULL, NULL);
+        }
+        ck_assert_int_eq(r, 0);
+        ck_assert_uint_gt(failed, 3);
+        limit.rlim_cur = 64;
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        ck_assert_int_eq(cgtree_list(records_path, count_trees, &n), 0);
+        ck_assert_uint_eq(n, 1);
+        made_done(&made);
+}
+END_TEST
+
 /* ---- list ----------------------------------------------------------------------------------------------- */
 
 struct seen {
@@ -470,6 +498,7 @@ int main(void) {
         tcase_add_test(use, test_kill_from_inside);
         tcase_add_test(use, test_a_look_settles_nothing);
         tcase_add_test(use, test_no_descriptor_is_left);
+        tcase_add_test(use, test_without_descriptors);
         if (orphan_has_pidfd()) {
                 tcase_add_test(use, test_kill_above_another_owner);
                 tcase_add_test(use, test_group_of_another_owner);

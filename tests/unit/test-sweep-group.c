@@ -41,21 +41,21 @@ static void assert_ended(struct group *group) {
         record_done(&group->record);
 }
 
-static void await_end_of(const struct process_identity *identity) {
+static void await_end_of(const struct process_identity *identity, int signal) {
         struct process process = PROCESS_NONE;
         struct pollfd end;
 
         if (process_identify(identity, &process) != PROCESS_ALIVE)
                 return;
         end = (struct pollfd){ .fd = process.pidfd, .events = POLLIN };
-        ck_assert_int_eq(process_signal(&process, SIGKILL), 0);
+        ck_assert_int_eq(process_signal(&process, signal), 0);
         ck_assert_int_eq(poll(&end, 1, ORPHAN_BOUND_MSEC), 1);
         process_done(&process);
 }
 
 /* What is left is held together by its marks alone. */
 static void lose_owner_and_reaper(struct group *group) {
-        await_end_of(&group->record.group.reaper);
+        await_end_of(&group->record.group.reaper, SIGKILL);
         member_end(&group->owner);
         ck_assert(output_lives(group->output));
 }
@@ -69,7 +69,7 @@ START_TEST(test_the_reaper_was_faster) {
         ck_assert(output_lives(group.output));
         member_end(&group.owner);
         ck_assert_str_eq(output_line(group.output, line, sizeof(line)), "");
-        await_end_of(&group.record.group.reaper);
+        await_end_of(&group.record.group.reaper, 0);
         heard = sweep(0); /* it took its record along */
         ck_assert_uint_eq(heard.n, 0);
         assert_ended(&group);

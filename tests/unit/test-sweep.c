@@ -123,8 +123,8 @@ static void ignore_term(void) {
 }
 
 START_TEST(test_graces_run_side_by_side) {
-        enum { N = 8 };
-        const uint64_t grace = 300 * USEC_PER_MSEC;
+        enum { N = 16 };
+        const uint64_t grace = 400 * USEC_PER_MSEC;
         struct orphan orphans[N];
         struct member stubborn[N], obedient[N];
         uint64_t begun, took;
