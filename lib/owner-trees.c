@@ -163,12 +163,14 @@ static size_t tear_down_free_trees(cgtree_owner *owner) {
         size_t n_busy = 0;
         for (cgtree_tree *tree = owner->trees, *next; tree; tree = next) {
                 next = tree->next;
-                if (tree_is_over(tree) || tree->torn_down)
+                if (tree_is_over(tree))
                         continue;
                 if (tree->busy) {
-                        n_busy++;
+                        n_busy++; /* nothing tells us when it is done */
                         continue;
                 }
+                if (tree->torn_down)
+                        continue;
                 join_teardown(tree);
                 tree_step(tree);
                 (void)owner_settle_books(owner, tree);

@@ -286,7 +286,9 @@ START_TEST(teardown_reaches_trees_that_threads_wait_for) {
         while (!__atomic_load_n(&tree->busy, __ATOMIC_RELAXED)) /* until the thread has taken it */
                 sched_yield();
         ck_assert_int_eq(cgtree_tree_kill(tree, 0), -EBUSY);
+        uint64_t before = now_usec();
         ck_assert_int_eq(cgtree_owner_terminate_all(owner, 50 * USEC_PER_MSEC, LONG_USEC), 0);
+        ck_assert_uint_lt(now_usec() - before, LONG_USEC); /* it did not wait for its bound */
         void *result;
         ck_assert_int_eq(pthread_join(thread, &result), 0);
         ck_assert_ptr_null(result);
