@@ -233,13 +233,26 @@ START_TEST(test_signal_all) {
 }
 END_TEST
 
+/* Builds may lie where only their owner can go, below /root say. */
+static bool nobody_can_run_family(void) {
+        _cleanup_free_ char *program = family_path("family");
+        bool can;
+
+        ck_assert_int_eq(seteuid(65534), 0);
+        can = faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) == 0;
+        ck_assert_int_eq(seteuid(0), 0);
+        if (!can)
+                printf("left out: another user cannot run %s\n", program);
+        return can;
+}
+
 /* Root's own descendant of an ordinary user: it is named, and holds up none of the others. */
 START_TEST(test_signal_not_permitted) {
         struct lineage_set seen = { 0 };
         int held[2], r;
         pid_t child;
 
-        if (geteuid() != 0)
+        if (geteuid() != 0 || !nobody_can_run_family())
                 return;
         ck_assert_int_eq(pipe2(held, O_CLOEXEC), 0);
         child = fork();
