@@ -15,8 +15,8 @@ static atomic_int *n_bombs;
 /* Each generation leaves session, group and parent behind. */
 static void bomb(void) {
         for (;;) {
-                if (atomic_load(n_bombs) > 100) {
-                        sched_yield();
+                if (atomic_load(n_bombs) > 60) {
+                        usleep(1000);
                         continue;
                 }
                 if (fork() != 0) {
@@ -26,7 +26,7 @@ static void bomb(void) {
                 setsid();
                 if (fork() != 0)
                         _exit(0);
-                if (atomic_fetch_add(n_bombs, 1) > 200) {
+                if (atomic_fetch_add(n_bombs, 1) > 120) {
                         atomic_fetch_sub(n_bombs, 1);
                         _exit(0);
                 }
@@ -40,8 +40,8 @@ static void payload_bomb(int out) {
                 _exit(99);
         if (fork() == 0)
                 bomb();
-        while (atomic_load(n_bombs) < 50)
-                sched_yield();
+        while (atomic_load(n_bombs) < 40)
+                usleep(1000);
         payload_say(out, 'r');
 }
 
