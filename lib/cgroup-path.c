@@ -93,7 +93,7 @@ static int mount_id_by_fdinfo(int fd, uint64_t *ret_id) {
  * fdinfo; name_to_handle_at() tells the mount also when the handle does not fit. */
 static bool is_mount(int fd, uint64_t id) {
         struct file_handle handle = { 0 };
-        int mount_id;
+        int mount_id = -1;
         uint64_t seen;
 
         if (name_to_handle_at(fd, "", &handle, &mount_id, AT_EMPTY_PATH) >= 0 || errno == EOVERFLOW)
