@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +13,7 @@
 
 #include "gate-plan.h"
 #include "process.h"
+#include "stub.h"
 
 #define HELLO_BOUND_MSEC 5000
 
@@ -69,95 +68,18 @@ int gate_find(const char *program, char **ret_path) {
 
 /* ---- its start ------------------------------------------------------------------------------------------------ */
 
-/* dup2 of a descriptor to itself: posix_spawn then takes its CLOEXEC off, in the child alone. */
-static int pass_fd(posix_spawn_file_actions_t *actions, int fd) {
-        return fd < 0 ? 0 : -posix_spawn_file_actions_adddup2(actions, fd, fd);
-}
-
-static int pass_fds(posix_spawn_file_actions_t *actions, const struct child_plan *plan, int cgroup_fd, int socket) {
-        int r = pass_fd(actions, socket);
-
-        if (r >= 0)
-                r = pass_fd(actions, cgroup_fd);
-        if (r >= 0 && plan->directory)
-                r = pass_fd(actions, plan->directory_fd);
-        for (size_t i = 0; r >= 0 && i < plan->n_fds; i++)
-                r = pass_fd(actions, plan->fds[i].source);
-        return r;
-}
-
-/* No handler of ours can run in the stub, and what is sent to it waits until it is the command. */
-static int block_all(posix_spawnattr_t *attributes) {
-        sigset_t all;
-        int r;
-
-        sigfillset(&all);
-        r = -posix_spawnattr_setsigmask(attributes, &all);
-        return r < 0 ? r : -posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
-}
-
-/* What posix_spawn() says of a filter that denies clone3 otherwise than with ENOSYS: libc knows no way on then. */
-static bool is_filtered(int error) {
-        return error == -EPERM || error == -E2BIG || error == -EACCES || error == -EINVAL;
-}
-
-static void uncloak(int fd) {
-        if (fd >= 0)
-                (void)fcntl(fd, F_SETFD, 0);
-}
-
-/* The same by vfork(), which no filter denies. Everything is blocked in the child, so that none of our handlers runs
- * in it; its table of descriptors is its own. */
-static int vfork_stub(
-        const char *path, char *argv[], const struct child_plan *plan, int cgroup_fd, int socket, pid_t *ret_pid) {
-        volatile int error = 0;
-        sigset_t all, mask;
-        pid_t pid;
-
-        sigfillset(&all);
-        if (pthread_sigmask(SIG_SETMASK, &all, &mask) != 0)
-                return -EINVAL;
-        pid = vfork();
-        if (pid == 0) {
-                uncloak(socket);
-                uncloak(cgroup_fd);
-                uncloak(plan->directory ? plan->directory_fd : -1);
-                for (size_t i = 0; i < plan->n_fds; i++)
-                        uncloak(plan->fds[i].source);
-                execve(path, argv, plan->envp);
-                error = errno;
-                _exit(127);
-        }
-        if (pid < 0)
-                error = errno;
-        (void)pthread_sigmask(SIG_SETMASK, &mask, NULL);
-        if (pid > 0 && error != 0)
-                (void)waitpid(pid, NULL, 0);
-        if (error != 0)
-                return -error;
-        *ret_pid = pid;
-        return 0;
-}
-
 static int spawn_stub(
         const char *path, char *argv[], const struct child_plan *plan, int cgroup_fd, int socket, pid_t *ret_pid) {
-        posix_spawn_file_actions_t actions;
-        posix_spawnattr_t attributes;
-        int r = -posix_spawn_file_actions_init(&actions);
+        _cleanup_free_ int *fds = calloc(3 + plan->n_fds, sizeof(*fds));
 
-        if (r < 0)
-                return r;
-        r = -posix_spawnattr_init(&attributes);
-        if (r >= 0) {
-                r = block_all(&attributes);
-                if (r >= 0)
-                        r = pass_fds(&actions, plan, cgroup_fd, socket);
-                if (r >= 0)
-                        r = -posix_spawn(ret_pid, path, &actions, &attributes, argv, plan->envp);
-                posix_spawnattr_destroy(&attributes);
-        }
-        posix_spawn_file_actions_destroy(&actions);
-        return is_filtered(r) ? vfork_stub(path, argv, plan, cgroup_fd, socket, ret_pid) : r;
+        if (!fds)
+                return -ENOMEM;
+        fds[0] = socket;
+        fds[1] = cgroup_fd;
+        fds[2] = plan->directory ? plan->directory_fd : -1;
+        for (size_t i = 0; i < plan->n_fds; i++)
+                fds[3 + i] = plan->fds[i].source;
+        return stub_spawn(path, argv, plan->envp, fds, 3 + plan->n_fds, ret_pid);
 }
 
 /* A source that is not open would become whatever gets its number next: our socket. */

@@ -2,8 +2,6 @@
 #include "guard.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,6 +10,7 @@
 
 #include "gate-plan.h"
 #include "process.h"
+#include "stub.h"
 
 /* ---- its start ------------------------------------------------------------------------------------------------ */
 
@@ -44,42 +43,13 @@ static char **make_arguments(const struct guard_options *options, int socket) {
         return NULL;
 }
 
-/* Under the numbers that they have: posix_spawn takes CLOEXEC off a descriptor that is duplicated to itself. */
-static int pass_fds(posix_spawn_file_actions_t *actions, const struct guard_options *options, int socket) {
-        int r = -posix_spawn_file_actions_adddup2(actions, socket, socket);
-        if (r >= 0)
-                r = -posix_spawn_file_actions_adddup2(actions, options->trees_fd, options->trees_fd);
-        if (r >= 0)
-                r = -posix_spawn_file_actions_adddup2(actions, options->records_fd, options->records_fd);
-        return r;
-}
-
 static int spawn_guard(const struct guard_options *options, const char *path, int socket, pid_t *ret_pid) {
         _cleanup_strv_ char **argv = make_arguments(options, socket);
+        const int fds[] = { socket, options->trees_fd, options->records_fd };
         char *const no_environment[] = { NULL };
-        posix_spawn_file_actions_t actions;
-        posix_spawnattr_t attributes;
-        sigset_t all;
         if (!argv)
                 return -ENOMEM;
-        int r = -posix_spawn_file_actions_init(&actions);
-        if (r < 0)
-                return r;
-        r = -posix_spawnattr_init(&attributes);
-        if (r >= 0) {
-                /* What comes before it is ready has to wait. */
-                sigfillset(&all);
-                r = -posix_spawnattr_setsigmask(&attributes, &all);
-                if (r >= 0)
-                        r = -posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-                if (r >= 0)
-                        r = pass_fds(&actions, options, socket);
-                if (r >= 0)
-                        r = -posix_spawn(ret_pid, path, &actions, &attributes, argv, no_environment);
-                posix_spawnattr_destroy(&attributes);
-        }
-        posix_spawn_file_actions_destroy(&actions);
-        return r;
+        return stub_spawn(path, argv, no_environment, fds, sizeof(fds) / sizeof(*fds), ret_pid);
 }
 
 int guard_start(const struct guard_options *options, struct guard *ret_guard) {
