@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ struct guard {
         int owner_pidfd; /* -1: it is gone */
         int signals;
         int records_fd;
-        const char *home; /* name of the directory above the trees */
+        char home[NAME_MAX + 1]; /* name of the directory above the trees */
         uint64_t grace_usec, death_grace_usec;
         bool leaving; /* SIGTERM: go when the trees are empty, the owner may stay */
         bool bye;
@@ -292,15 +293,20 @@ static int announce(const struct guard *guard) {
         return pidfd < 0 ? -errno : gate_message_send(guard->socket, &message, pidfd, 0);
 }
 
-/* .../HOME/trees, for messages and to know ourselves outside of it; never opened again. */
+/* .../HOME/trees: to know ourselves outside of it, and to remove HOME in the end; never opened again. */
 static int take_path(struct guard *guard, char *path) {
         char *trees = strrchr(path, '/');
         if (!trees || trees == path)
                 return -EINVAL;
-        guard->trees.path = strdup(path);
         *trees = '\0';
-        guard->home = strrchr(path, '/') + 1;
-        return guard->trees.path ? 0 : -ENOMEM;
+        const char *home = strrchr(path, '/');
+        size_t length = home ? strlen(home + 1) : 0;
+        bool fits = length > 0 && length < sizeof(guard->home);
+        if (fits)
+                memcpy(guard->home, home + 1, length + 1);
+        *trees = '/';
+        guard->trees.path = path;
+        return fits ? 0 : -EINVAL;
 }
 
 int main(int argc, char *argv[]) {
