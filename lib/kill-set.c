@@ -58,7 +58,8 @@ static bool tell(int socket, int type) {
 static bool kill_one(const struct kill_slot *slot, enum kill_kind kind) {
         if (kind == KILL_CGROUP)
                 return write(slot->fd, "1", 1) == 1 || errno == ENODEV;
-        return tell(slot->fd, GATE_KILL) || errno == EPIPE || errno == ECONNRESET; /* it has gone by itself */
+        return tell(slot->fd, GATE_KILL) || errno == EPIPE || errno == ECONNRESET ||
+               errno == EAGAIN; /* it has gone by itself, or has not read this very word yet */
 }
 
 /* The guard only where no cgroup.kill is to be had: it stays, since what it guards may go on. */

@@ -371,7 +371,7 @@ static void live(struct reaper *reaper) {
                         tell(reaper, OUTBOX_EMPTY, (struct gate_message){ .type = GATE_EMPTY });
                 told = flush(reaper);
                 if (reaper->childless && told) {
-                        if (reaper->socket < 0 && reaper->records_fd >= 0)
+                        if ((reaper->socket < 0 || reaper->terminating) && reaper->records_fd >= 0)
                                 (void)record_remove(reaper->records_fd, reaper->id); /* nobody else is there to do it */
                         return;
                 }
