@@ -79,33 +79,66 @@ START_TEST(test_job_control) {
 }
 END_TEST
 
-/* While all are stopped the shell has the terminal: nobody takes it away, whatever becomes of the root. */
-static void others_terminal(int keys) {
-        struct family family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
-        int held[2];
-        pid_t shell;
+/* Another job of the session takes the terminal, as its shell would give it. */
+struct job {
+        pid_t pid;
+        int leash;
+};
 
-        type(keys, 'Z' - '@');
-        family_expect(&family, GATE_ROOT_STOPPED);
+static struct job job_take_terminal(void) {
+        struct job job;
+        int held[2];
+
+        signal(SIGTTOU, SIG_IGN); /* we may be in the background */
         ck_assert_int_eq(pipe2(held, O_CLOEXEC), 0);
-        shell = fork();
-        if (shell == 0) {
+        job.pid = fork();
+        if (job.pid == 0) {
                 close(held[1]);
                 (void)!read(held[0], held, 1);
                 _exit(0);
         }
-        setpgid(shell, shell);
-        ck_assert_int_eq(tcsetpgrp(0, shell), 0);
-        signal(SIGTTOU, SIG_IGN);
-        family_send(&family, (struct gate_message){ .type = GATE_RESUME });
-        end(&family);
-        ck_assert_int_eq(tcgetpgrp(0), shell);
-        close(held[1]);
-        waitpid(shell, NULL, 0);
+        close(held[0]);
+        job.leash = held[1];
+        ck_assert_int_eq(setpgid(job.pid, job.pid), 0);
+        ck_assert_int_eq(tcsetpgrp(0, job.pid), 0);
+        return job;
 }
 
-START_TEST(test_others_terminal) {
-        on_terminal(others_terminal);
+static void job_has_terminal(struct job *job) {
+        ck_assert_int_eq(tcgetpgrp(0), job->pid);
+        close(job->leash);
+        waitpid(job->pid, NULL, 0);
+}
+
+/* While all were stopped another one got the terminal: nobody takes it away, whatever becomes of the root. */
+static void taken_while_stopped(int keys) {
+        struct family family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
+        struct job job;
+
+        type(keys, 'Z' - '@');
+        family_expect(&family, GATE_ROOT_STOPPED);
+        job = job_take_terminal();
+        family_send(&family, (struct gate_message){ .type = GATE_RESUME });
+        end(&family);
+        job_has_terminal(&job);
+}
+
+START_TEST(test_taken_while_stopped) {
+        on_terminal(taken_while_stopped);
+}
+END_TEST
+
+static void taken_while_running(int keys) {
+        struct family family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
+        struct job job = job_take_terminal();
+
+        (void)keys;
+        end(&family);
+        job_has_terminal(&job);
+}
+
+START_TEST(test_taken_while_running) {
+        on_terminal(taken_while_running);
 }
 END_TEST
 
@@ -126,26 +159,13 @@ START_TEST(test_jobs_terminal) {
 END_TEST
 
 static void background(int keys) {
-        struct family family;
-        int held[2];
-        pid_t other;
+        struct job job = job_take_terminal();
+        struct family family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
 
         (void)keys;
-        ck_assert_int_eq(pipe2(held, O_CLOEXEC), 0);
-        other = fork();
-        if (other == 0) {
-                close(held[1]);
-                (void)!read(held[0], held, 1);
-                _exit(0);
-        }
-        setpgid(other, other);
-        ck_assert_int_eq(tcsetpgrp(0, other), 0);
-        family = family_start(FAMILY("stay"), CGTREE_SESSION_FOREGROUND, ID);
-        ck_assert_int_eq(tcgetpgrp(0), other);
+        ck_assert_int_eq(tcgetpgrp(0), job.pid);
         end(&family);
-        ck_assert_int_eq(tcgetpgrp(0), other);
-        close(held[1]);
-        waitpid(other, NULL, 0);
+        job_has_terminal(&job);
 }
 
 START_TEST(test_background) {
@@ -190,7 +210,8 @@ static int run(void) {
         int failed;
 
         tcase_add_test(terminal, test_job_control);
-        tcase_add_test(terminal, test_others_terminal);
+        tcase_add_test(terminal, test_taken_while_stopped);
+        tcase_add_test(terminal, test_taken_while_running);
         tcase_add_test(terminal, test_jobs_terminal);
         tcase_add_test(terminal, test_background);
         tcase_add_test(terminal, test_behind_pipe);
