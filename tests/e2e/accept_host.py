@@ -136,8 +136,7 @@ def odd_name(cell):
     run = cell.run("--require=whole", caller=[f"--cgroup={odd.path}"],
                    command=[cell.payload("setsid-child"), f"--report={report.path}"])
     report.wait_ready()
-    run.signal(signal.SIGKILL)
-    run.wait_itself(5)
+    cell.kill_with_helpers(run)
     code, sweep = cell.tool("sweep")
     expect(code == 0 and report.wait_end(2), f"{sweep}")
     expect(odd.below() == [], f"left: {[group.path for group in odd.below()]}")
@@ -174,8 +173,7 @@ def orphan_of_namespace(cell):
         run.wait(5)
         expect("subtree" in run.stderr, f"{run}")
         raise Skipped("no subtree inside a cgroup namespace here")
-    run.signal(signal.SIGKILL)
-    run.wait_itself(5)
+    cell.kill_with_helpers(run)
     identity = cell.record_ids()[0]
     code, sweep = cell.tool("sweep")
     expect(code == 1 and identity in sweep.stderr, f"status {code}: {sweep}")
@@ -227,6 +225,46 @@ def common_ancestor(cell):
     cell.expect_clean()
 
 
+@test("H28 a base with a domain controller enabled")
+def domain_controller(cell):
+    base = cell.cgroup.make("base")
+    controllers = base.read("cgroup.controllers").split()
+    if not controllers:
+        raise Skipped("no controller is given to cgroups here")
+    base.write("cgroup.subtree_control", f"+{controllers[0]}")
+    report = cell.report()
+    run = cell.run("--require=whole", environment={"CGTREE_BASE": base.name},
+                   command=[cell.payload("double-fork"), f"--report={report.path}", "--end=exit:7"])
+    report.wait_ready()
+    report.go()
+    code = run.wait(5)
+    expect(code == 7 and report.wait_end(0.05) and base.below() == [], f"status {code}: {run}")
+    os.rmdir(base.path)
+    cell.expect_clean()
+
+
+@test("A8 what systemd-run starts is outside: it lives, and the tree ends as if it were not", users=("user",),
+      backends=BACKENDS)
+def systemd_run(cell, backend):
+    report = cell.report()
+    unit = f"cgtree-e2e-{os.getpid()}-{backend}.service"
+    if subprocess.run(["systemctl", "--user", "is-system-running"], stdout=subprocess.DEVNULL,
+                      stderr=subprocess.DEVNULL).returncode not in (0, 1):
+        raise Skipped("no user manager here")
+    try:
+        run = cell.run(f"--backend={backend}", "-q",
+                       command=["sh", "-c", f"systemd-run --user --quiet --collect --unit={unit} "
+                                            f"{cell.payload('canary')} --report={report.path}; exit 7"])
+        code = run.wait(10)
+        expect(code == 7, f"status {code}: {run}")
+        report.wait_ready()
+        expect(report.alive() and not report.ended, "the service of the user manager was ended with the tree")
+        expect(cell.record_ids() == [], "the record is left")
+        cell.expect_canary()
+    finally:
+        subprocess.run(["systemctl", "--user", "kill", "--signal=KILL", unit], stderr=subprocess.DEVNULL)
+
+
 @test("the sidecar of a script that executes run lives on")
 def sidecar(cell):
     report = cell.report()
@@ -262,8 +300,7 @@ def copied_id(cell):
             code, kill = cell.tool("kill", cell.record_ids()[0])
             expect(code == 0, f"{kill}")
         elif end == "sweep":
-            run.signal(signal.SIGKILL)
-            run.wait_itself(5)
+            cell.kill_with_helpers(run)
             code, sweep = cell.tool("sweep")
             expect(code == 0, f"{sweep}")
         else:
@@ -440,8 +477,7 @@ def below_subreaper(cell):
     run = cell.run("--backend=subtree", command=[cell.payload("double-fork"), f"--report={report.path}"])
     report.wait_ready()
     expect(report.member("daemon")["ppid"] != "1", f"{report.member('daemon')}")
-    run.signal(signal.SIGKILL)
-    run.wait_itself(5)
+    cell.kill_with_helpers(run)
     code, sweep = cell.tool("sweep")
     expect(code == 0 and report.wait_end(2), f"{sweep}")
     cell.expect_clean()

@@ -3,6 +3,7 @@
 import signal
 
 from cell import expect
+from kernel import wait_state
 from registry import BACKENDS, test
 from terminal import Terminal, shell
 
@@ -184,7 +185,8 @@ def background_job(cell, backend):
 def stop_and_continue(cell, backend):
     terminal = shell(cell)
     report = cell.report()
-    script = f"echo ready >{report.path}; read x; echo got:$x; exit 3"
+    script = (f"exec 9>{report.path}; echo member role=root pid=$$ cgroup= >&9; echo ready >&9; "
+              "read x; echo got:$x; exit 3")
     terminal.type(f"{run_words(cell, backend)} sh -c '{script}'\n")
     report.wait_ready()
     terminal.wait_not_foreground(terminal.running.pid)
@@ -192,6 +194,8 @@ def stop_and_continue(cell, backend):
         terminal.key("z")
         terminal.wait_for("Stopped")
         terminal.wait_for("ready> ")
+        # a command that has not yet noticed its stop would still read what is typed now
+        expect(wait_state(report.member("root")["pid"], "T", 5), "the command is not stopped")
         terminal.wait_foreground(terminal.running.pid)
         terminal.type("fg\n")
         terminal.wait_for("exit 3'")

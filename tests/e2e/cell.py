@@ -3,11 +3,12 @@ it, everything removed at the end whatever happened.  Failed expectations are ex
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 
-from kernel import deadline_in, describe, has_ended, now, wait_readable
+from kernel import children_of, deadline_in, describe, has_ended, now, wait_readable, wait_state
 
 
 class Failed(Exception):
@@ -109,6 +110,21 @@ class Report:
         """A process leaves its cgroup a moment before its pidfd says that it has ended."""
         return [pid for pid, member in self.members.items()
                 if member["pidfd"] and not wait_readable(member["pidfd"], 0 if not self.ended else 0.2)]
+
+
+def is_helper_on_its_way_out(pid):
+    """A guard that has done its work needs a moment to exit; one that stays is left behind."""
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            if file.read().strip() not in ("cgtree-guard", "cgtree-reaper"):
+                return False
+        pidfd = os.pidfd_open(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    try:
+        return wait_readable(pidfd, 1)
+    finally:
+        os.close(pidfd)
 
 
 class Running:
@@ -264,6 +280,21 @@ class Cell:
         self.running.append(running)
         return running.wait(seconds), running
 
+    def kill_with_helpers(self, run):
+        """SIGKILL to the tool and to whatever of it would end the tree then: only a sweep can.  The tool is stopped
+        first, lest it starts another."""
+        run.signal(signal.SIGSTOP)
+        expect(wait_state(run.pid, "T", 5), f"not stopped: {run}")
+        for pid, name in children_of(run.pid).items():
+            if name.startswith("cgtree-"):
+                pidfd = os.pidfd_open(pid)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                ended = wait_readable(pidfd, 5)
+                os.close(pidfd)
+                expect(ended, f"{name} survives SIGKILL")
+        run.signal(signal.SIGKILL)
+        expect(run.wait_itself(5) == -signal.SIGKILL, f"{run}")
+
     # looking
 
     def record_ids(self):
@@ -293,8 +324,22 @@ class Cell:
             else:
                 left.append(f"cgroup left: {group.path} events={group.events()}")
         for group in self.cgroup.below() + [self.cgroup]:
-            left += [f"process left: {describe(pid)}" for pid in group.procs() if pid not in own]
+            left += [f"process left: {describe(pid)}" for pid in group.procs()
+                     if pid not in own and not is_helper_on_its_way_out(pid)]
         return left
+
+    def wait_records_gone(self, seconds):
+        deadline = deadline_in(seconds)
+        while os.listdir(self.records) and now() < deadline:
+            select.select([], [], [], 0.005)
+        return not os.listdir(self.records)
+
+    def wait_clean(self, seconds, made=()):
+        """Where nobody tells when it is done: a helper that outlives its owner removes what is left."""
+        deadline = deadline_in(seconds)
+        while self.leftovers(made) and now() < deadline:
+            select.select([], [], [], 0.005)
+        return not self.leftovers(made)
 
     def expect_clean(self, made=()):
         left = self.leftovers(made)

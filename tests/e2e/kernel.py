@@ -224,6 +224,34 @@ class Cgroup:
         return True
 
 
+def children_of(pid):
+    """{pid: name} of the living children."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                before, _, after = file.read().rpartition(")")
+        except OSError:
+            continue
+        state, parent = after.split()[:2]
+        if int(parent) == pid and state != "Z":
+            found[int(name)] = before.partition("(")[2]
+    return found
+
+
+def wait_state(pid, wanted, seconds):
+    """True once the state letter of the process is the wanted one."""
+    deadline = deadline_in(seconds)
+    while True:
+        with open(f"/proc/{pid}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+        if state == wanted or now() > deadline:
+            return state == wanted
+        select.select([], [], [], 0.002)
+
+
 def describe(pid):
     """One line about a process for a failure's text."""
     def field(path):

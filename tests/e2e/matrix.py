@@ -59,7 +59,7 @@ PAYLOADS = [
     Payload("chmod-zero", ["chmod-zero"], r"mode=0 "),
 ]
 
-ENDS = ["normal", "non-zero", "timeout", "term", "kill", "sweep"]
+ENDS = ["normal", "non-zero", "timeout", "term", "kill", "death", "sweep"]
 BACKENDS = ["subtree", "group"]
 USERS = suite.USERS
 
@@ -110,6 +110,9 @@ class Run:
             self.tool.signal(signal.SIGTERM)
         elif self.end == "kill":
             self.end_by_kill()
+        elif self.end == "death":
+            self.tool.signal(signal.SIGKILL)
+            self.end_of_stray()
         elif self.end == "sweep":
             self.end_by_sweep()
 
@@ -119,16 +122,19 @@ class Run:
         expect(code == 0, f"kill gave {code}: {kill}")
 
     def end_by_sweep(self):
-        self.tool.signal(signal.SIGKILL)
-        self.tool.wait_itself(2)
-        if self.backend == "group":
-            # the helper that is the root's parent ends all as soon as its owner is dead, without any sweep
-            expect(self.report.wait_end(SLACK), "the group's members outlive their owner")
+        """The tool is dead, and so is the guard or the reaper that would have acted at once."""
+        self.cell.kill_with_helpers(self.tool)
         code, sweep = self.cell.tool("sweep", f"--records={self.cell.records}")
         expect(code == 0, f"sweep gave {code}: {sweep}")
+        self.end_of_stray()
+
+    def end_of_stray(self):
+        """A root that left its cgroup is followed by the tool's pidfd alone."""
         if self.out_of_reach():
             self.note = "limit: with its owner dead nothing leads to a root that left its cgroup"
-            expect(len(self.report.alive()) == 1, "the root that moved away is expected to be out of reach")
+            expect(self.tool.wait_itself(5) == -signal.SIGKILL, "the tool was to die")
+            empty = self.cell.wait_records_gone(SLACK)
+            expect(empty and len(self.report.alive()) == 1, "the root that moved away is expected to be out of reach")
             os.kill(self.report.alive()[0], signal.SIGKILL)
             expect(self.cell.elsewhere.wait_populated(False, SLACK), "it lives")
 
@@ -138,13 +144,16 @@ class Run:
     def expected_code(self):
         if self.end == "kill":
             return -signal.SIGKILL if self.payload.root_ignores else -signal.SIGTERM
-        return {"normal": 0, "non-zero": 7, "timeout": 124, "term": -signal.SIGTERM, "sweep": -signal.SIGKILL}[self.end]
+        return {"normal": 0, "non-zero": 7, "timeout": 124, "term": -signal.SIGTERM, "death": -signal.SIGKILL,
+                "sweep": -signal.SIGKILL}[self.end]
 
     def check_end(self):
         bound = SLACK * kernel.PATIENCE + (self.payload.grace if self.payload.slow else 0)
         code = self.tool.wait(bound + (self.timeout if self.end == "timeout" else 0))
         expect(code == self.expected_code(), f"exit status {code}, not {self.expected_code()}")
-        expect(self.report.wait_end(0.05 if self.end != "sweep" else SLACK), "a member still holds the report")
+        expect(self.report.wait_end(SLACK if self.end == "death" else 0.05), "a member still holds the report")
+        if self.end == "death":
+            expect(self.cell.wait_clean(SLACK, self.made_outside()), "not cleared up after the death of its owner")
         took = now() - self.ended_from
         expect(took < bound, f"took {took:.2f} s")
         if self.payload.ignores and self.waits_for_grace():
@@ -153,8 +162,8 @@ class Run:
         self.check_messages()
 
     def waits_for_grace(self):
-        # sweep and the reaper end the trees of a dead owner at once; a root that ends by itself leaves no ignorer
-        if self.end == "sweep":
+        # the trees of a dead owner are ended at once; a root that ends by itself leaves no ignorer
+        if self.end in ("death", "sweep"):
             return False
         return not (self.payload.root_ignores and self.end in ("normal", "non-zero"))
 
@@ -196,15 +205,16 @@ def print_table(results):
     by_name = {result.name: result for result in results}
     columns = [(user, backend) for user in USERS for backend in BACKENDS]
     width = max(len(payload.name) for payload in PAYLOADS)
-    print(f"\n{'':{width}}  " + "  ".join(f"{user + '/' + backend:13}" for user, backend in columns))
-    print(f"{'':{width}}  " + "  ".join(f"{' '.join('nztckw'):13}" for _ in columns))
+    print(f"\n{'':{width}}  " + "  ".join(f"{user + '/' + backend:15}" for user, backend in columns))
+    print(f"{'':{width}}  " + "  ".join(f"{' '.join('nztckxw'):15}" for _ in columns))
     for payload in PAYLOADS:
         if not any(f"/{payload.name}/" in result.name for result in results):
             continue
-        row = "  ".join(f"{' '.join(letter(by_name.get(f'{user}/{backend}/{payload.name}/{end}')) for end in ENDS):13}"
+        row = "  ".join(f"{' '.join(letter(by_name.get(f'{user}/{backend}/{payload.name}/{end}')) for end in ENDS):15}"
                         for user, backend in columns)
         print(f"{payload.name:{width}}  {row}")
-    print("\nn normal end  z non-zero end  t timeout  c TERM to the tool  k cgtree kill  w SIGKILL of the tool, then sweep"
+    print("\nn normal end  z non-zero end  t timeout  c TERM to the tool  k cgtree kill"
+          "\nx SIGKILL of the tool, whose helper ends the tree  w SIGKILL of both, then sweep"
           "\n. passed  l passed at a stated limit  F failed  s skipped  - not chosen")
 
 
