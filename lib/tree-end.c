@@ -43,6 +43,7 @@ static int terminate(cgtree_tree *tree, int signal, uint64_t grace_usec) {
                 tree->grace_usec = grace_usec;
         if (tree->cause == CGTREE_CAUSE_NONE)
                 tree->cause = CGTREE_CAUSE_CANCELLED;
+        tree_step(tree); /* a command that runs already is no birth to be cancelled */
         tree->begin_signal = signal;
         tree_apply(tree, tree->grace_usec == 0 ? INPUT_KILL : INPUT_TERMINATE);
         return 0;
