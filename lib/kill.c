@@ -11,6 +11,7 @@
 #include "process.h"
 
 #define FREEZE_BOUND_USEC   (20 * USEC_PER_MSEC)
+#define HOLD_BOUND_USEC     USEC_PER_SEC
 #define LOOK_MIN_USEC       UINT64_C(50)
 #define LOOK_MAX_USEC       (2 * USEC_PER_MSEC)
 #define LOOK_LATE_USEC      (100 * USEC_PER_MSEC)
@@ -323,8 +324,13 @@ static void do_what_is_due(struct ending *ending, const struct cgroup *cgroup, i
                         signal_once(ending, cgroup, frozen);
                 break;
         case ENDING_KILLING:
-                if (now >= ending->walk_at)
-                        walk(ending, cgroup);
+                if (now < ending->walk_at)
+                        break;
+                frozen = cgroup_events_frozen(events_fd) == 1;
+                walk(ending, cgroup);
+                /* Held still, each was reached that can be. Who is left (another user's, or in the kernel's hands) is to run. */
+                if (frozen || now >= ending->since + HOLD_BOUND_USEC)
+                        thaw(ending, cgroup);
                 break;
         case ENDING_IDLE:
         case ENDING_SIGNALLED: break;

@@ -267,6 +267,43 @@ START_TEST(test_kill_members_of_another_user) {
 }
 END_TEST
 
+/* No cgroup.kill, and a member that may not be signalled: it was held still for the walk, and runs again. */
+START_TEST(test_kill_leaves_none_frozen) {
+        struct cgroup home = cgroups_new("frozen"), tree;
+        struct payload payload;
+        uint64_t wakeup;
+        int status;
+        pid_t pid;
+
+        if (!nobody_possible())
+                return;
+        nobody_own(&home);
+        tree = cgroups_child(&home, "tree");
+        payload = payload_start(&tree, payload_ignore_term);
+        ck_assert_int_eq(fchownat(tree.fd, "cgroup.freeze", NOBODY, NOBODY, 0), 0);
+        pid = fork();
+        if (pid == 0) {
+                struct drive drive = drive_new(&tree);
+
+                nobody_become_in(&home);
+                ck_assert_int_eq(ending_kill(&drive.ending, &tree), 0);
+                ck_assert(drive.ending.only_walk && drive.ending.froze);
+                for (uint64_t deadline = now_usec() + BOUND_USEC; drive.ending.froze && now_usec() < deadline;) {
+                        ck_assert_int_eq(ending_step(&drive.ending, &tree, drive.events, &wakeup), 0);
+                        wait_until(drive.events, wakeup);
+                }
+                ck_assert(drive.ending.phase == ENDING_KILLING && !drive.ending.froze);
+                drive_done(&drive, &tree);
+                _exit(0);
+        }
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+        check_kill(&tree);
+        payload_await_eof(&payload);
+        cgroup_done(&home);
+}
+END_TEST
+
 /* ---- members ---------------------------------------------------------------------------------------------------- */
 
 START_TEST(test_signal_members) {
@@ -350,6 +387,7 @@ static TCase *kill_cases(void) {
         tcase_add_test(tcase, test_kill_threaded);
         tcase_add_loop_test(tcase, test_kill_without_cgroup_kill, 0, sizeof(lacking) / sizeof(lacking[0]));
         tcase_add_test(tcase, test_kill_members_of_another_user);
+        tcase_add_test(tcase, test_kill_leaves_none_frozen);
         return tcase;
 }
 
