@@ -80,10 +80,13 @@ class Run:
                    f"--report={self.report.path}", f"--end={ends.get(self.end, 'wait')}"]
         if self.payload.name == "root-moves":
             command.append(f"--into={self.cell.elsewhere.path}")
-        options = [f"--backend={self.backend}", f"--grace={self.payload.grace}s"]
+        options = [f"--grace={self.payload.grace}s"]
         if self.end == "timeout":
             options.append(f"--timeout={self.timeout}s")
-        self.tool = self.cell.run(*options, command=command)
+        self.tool = self.start_tool(options, command)
+
+    def start_tool(self, options, command):
+        return self.cell.run(f"--backend={self.backend}", *options, command=command)
 
     def check_start(self):
         """The misbehaviour is proved, the record is there, and in a subtree every member is in the tree's cgroup."""
