@@ -337,9 +337,14 @@ class Cell:
     def wait_clean(self, seconds, made=()):
         """Where nobody tells when it is done: a helper that outlives its owner removes what is left."""
         deadline = deadline_in(seconds)
-        while self.leftovers(made) and now() < deadline:
+        while True:
+            try:
+                left = self.leftovers(made)
+            except OSError as error:  # removed while it was looked at
+                left = [str(error)]
+            if not left or now() > deadline:
+                return not left
             select.select([], [], [], 0.005)
-        return not self.leftovers(made)
 
     def expect_clean(self, made=()):
         left = self.leftovers(made)
