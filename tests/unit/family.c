@@ -149,18 +149,24 @@ static void *stay_in_thread(void *said) {
         stay();
 }
 
+/* An orphan whose main thread has exited. */
 static void grow_dead_leader(void) {
         static int said;
         pthread_t thread;
+        pid_t pid = grow(&said);
 
-        if (grow(&said) == 0) {
+        if (pid == 0) {
                 setsid();
                 signal(SIGTERM, SIG_IGN);
+                if (fork() != 0)
+                        _exit(0);
+                bound_life();
                 if (pthread_create(&thread, NULL, stay_in_thread, &said) != 0)
                         die("thread");
                 syscall(SYS_exit, 0);
         }
         await(said);
+        waitpid(pid, NULL, 0);
 }
 
 static void grow_stopped(void) {
