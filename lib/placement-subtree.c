@@ -10,6 +10,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "owner.h"
 #include "records.h"
 
@@ -18,6 +19,7 @@
 #define BIRTH_LOOK_USEC     (10 * USEC_PER_MSEC)
 #define REMOVE_RETRY_USEC   (2 * USEC_PER_MSEC)
 #define REMOVE_GIVE_UP_USEC (200 * USEC_PER_MSEC)
+#define OWNER_BOUND_USEC    (1 * USEC_PER_SEC)
 #define TAKEN_LOOK_USEC     (100 * USEC_PER_MSEC)
 #define TAKEN_BELIEVED_USEC (20 * USEC_PER_MSEC)
 
@@ -301,9 +303,27 @@ static int unlink_inner(void *userdata, int dirfd, const char *file, struct reco
         return 0;
 }
 
+/* The kernel tells a living owner up to 18 ms late that its tree is empty, and not at all once the cgroup is gone: so the
+ * owner removes it, unless it does not move. */
+static bool is_left_to_owner(cgtree_tree *tree) {
+        uint64_t now = now_usec();
+        const char *reason;
+        if (!tree->found)
+                return false;
+        if (tree->leave_until == 0)
+                tree->leave_until =
+                        identity_owner(&tree->record, &reason) == PROCESS_ALIVE ? usec_add(now, OWNER_BOUND_USEC) : now;
+        if (now >= tree->leave_until || is_gone(&tree->cgroup))
+                return false;
+        tree_wake_at(tree, now + REMOVE_RETRY_USEC);
+        return true;
+}
+
 static int subtree_remove(cgtree_tree *tree) {
         if (tree->cgroup.fd < 0)
                 return 0;
+        if (is_left_to_owner(tree))
+                return -EAGAIN;
         struct stat status;
         bool had_inner = fstat(tree->cgroup.fd, &status) >= 0 && status.st_nlink > 2;
         int r = home_remove_tree(&tree->owner->home, tree->record.id, 0);

@@ -74,7 +74,8 @@ struct cgtree_tree {
         /* place */
         struct cgroup cgroup;
         int events_fd;
-        uint64_t taken_at; /* when somebody else's removal of the place is believed; 0: not seen */
+        uint64_t leave_until; /* found and empty: so long its owner may remove it */
+        uint64_t taken_at;    /* when somebody else's removal of the place is believed; 0: not seen */
         struct ending ending;
         bool reaper_done;       /* group: it said that no child is left */
         bool root_reported;     /* group: it said that the root has ended */
