@@ -197,6 +197,25 @@ START_TEST(test_signal) {
 }
 END_TEST
 
+/* Only it knows that nobody is left, and how the root ended. */
+START_TEST(test_reaper_is_last) {
+        struct family family = start(FAMILY("stay"));
+        _cleanup_record_ struct record record = record_of(&family);
+
+        kill(family.gate.pid, SIGSTOP);
+        kill(family.root, SIGKILL);
+        family_await_end(&family);
+        while (pidfd_is_dead(family.root_pidfd) == 0)
+                usleep(500);
+        ck_assert_uint_eq(count_members(&record, NULL), 0);
+        ck_assert_int_eq(group_is_empty(&record), 0);
+        kill(family.gate.pid, SIGCONT);
+        family_expect(&family, GATE_ROOT_ENDED);
+        family_expect_empty(&family);
+        ck_assert_int_eq(group_is_empty(&record), 1);
+}
+END_TEST
+
 START_TEST(test_not_from_inside) {
         struct family family = start(FAMILY("stay"));
         _cleanup_record_ struct record record = record_of(&family);
@@ -462,6 +481,7 @@ static void add_families(Suite *suite) {
 
         tcase_add_loop_test(below, test_members, 0, N_FAMILIES);
         tcase_add_test(below, test_signal);
+        tcase_add_test(below, test_reaper_is_last);
         tcase_add_test(below, test_not_from_inside);
         tcase_add_test(below, test_survivors);
         tcase_add_loop_test(without, test_members_without_reaper, 0, N_FAMILIES);
