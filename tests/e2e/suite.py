@@ -3,6 +3,7 @@ own, both at once; their results come back as lines of JSON."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -12,7 +13,15 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 USERS = ["root", "user"]
 
 
+def take_default_signals():
+    """A job of a shell without job control ignores INT and QUIT, one of nohup HUP; the tool would rightly keep to that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def parse(parser):
+    take_default_signals()
     parser.add_argument("--cgtree", required=True, metavar="PATH", help="the tool under test")
     parser.add_argument("--payloads", required=True, metavar="DIR", help="where the misbehaving programs were built")
     parser.add_argument("--jobs", type=int, default=4, help="tests at once (default 4: they mostly wait)")
@@ -80,6 +89,7 @@ def run(script, options, tests):
     users = [user for user in USERS if picked[user]]
     jobs = max(1, options.jobs // max(1, len(users)))
     halves = [Half(script, options, user, jobs, [name for name, _ in picked[user]]) for user in users]
+    signal.signal(signal.SIGTERM, lambda *_: [half.process.terminate() for half in halves])
     results, broken = [], []
     for half in halves:
         found, status = half.finish()
