@@ -55,6 +55,12 @@ enum cgtree_guarantee {
         CGTREE_GUARANTEE_GROUP,     /* every descendant that its reaper can still see */
 };
 
+enum cgtree_limit {
+        CGTREE_LIMIT_MEMORY, /* bytes, swap included; whoever goes beyond takes the whole tree along */
+        CGTREE_LIMIT_TASKS,  /* processes and threads at a time */
+        CGTREE_LIMIT_CPU,    /* thousandths of one CPU */
+};
+
 /* ---- owner ------------------------------------------------------------------------------------------ */
 
 /** New, not yet open: set options, then open. Nothing is touched on the system before cgtree_owner_open(). */
@@ -69,6 +75,12 @@ int cgtree_owner_set_base(cgtree_owner *owner, const char *cgroup);
 int cgtree_owner_set_records(cgtree_owner *owner, const char *directory);
 /** Grace of terminate (default 1.5 s), and what an owner's death gives (default 0: SIGKILL at once). */
 int cgtree_owner_set_grace(cgtree_owner *owner, uint64_t terminate_usec, uint64_t owner_death_usec);
+/** The limits that commands will be given, as bits of 1 << enum cgtree_limit (default: none): then AUTO takes only a placement
+ *  that can enforce them, and open gives -EOPNOTSUPP where there is none. */
+int cgtree_owner_set_limits(cgtree_owner *owner, unsigned limits);
+/** May this process be moved, to a cgroup of its own below the one that it is in? The kernel limits nothing beside a process that
+ *  is a member of the cgroup above. It is moved back by cgtree_owner_close(). Default: no. */
+int cgtree_owner_set_may_move_self(cgtree_owner *owner, bool yes);
 /** The guard stays a child of this process, which cgtree_owner_close() reaps: for programs that wait for no child but
  *  their own. Default: no; it is nobody's, so that it neither holds up a `while (wait(NULL) > 0)` nor is reaped by it. */
 int cgtree_owner_set_guard_is_child(cgtree_owner *owner, bool yes);
@@ -156,6 +168,9 @@ int cgtree_command_set_timeout(cgtree_command *command, uint64_t usec);
 /** How terminate begins: `signal` (default SIGTERM) to every member, or with `root_only` to the root alone; SIGKILL to
  *  all after `usec` (CGTREE_DEFAULT: the owner's). */
 int cgtree_command_set_grace(cgtree_command *command, int signal, bool root_only, uint64_t usec);
+/** `value` by kind, 1 at least; 0: none (default). The spawn gives -EOPNOTSUPP if the owner was not opened for it
+ *  (cgtree_owner_set_limits). */
+int cgtree_command_set_limit(cgtree_command *command, enum cgtree_limit limit, uint64_t value);
 /** What to do with the rest when the root has ended: nothing (default: it stays owned), or terminate it. */
 int cgtree_command_set_end_with_root(cgtree_command *command, bool yes);
 
@@ -234,6 +249,7 @@ enum cgtree_cause { /* why the tree ended, or is ending */
         CGTREE_CAUSE_TIMEOUT,   /* its own timeout */
         CGTREE_CAUSE_CANCELLED, /* terminate or kill was called */
         CGTREE_CAUSE_OWNER,     /* the owner's teardown */
+        CGTREE_CAUSE_OOM,       /* killed by the kernel, whole, because memory ran out (with CGTREE_LIMIT_MEMORY) */
 };
 /** As waitid(2): CLD_EXITED and the code, or CLD_KILLED/CLD_DUMPED and the signal. -EBUSY: runs. -ENODATA: lost. */
 int cgtree_tree_get_exit(cgtree_tree *tree, int *ret_code, int *ret_status);

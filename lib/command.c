@@ -161,6 +161,13 @@ int cgtree_command_set_grace(cgtree_command *command, int signal, bool root_only
         return 0;
 }
 
+int cgtree_command_set_limit(cgtree_command *command, enum cgtree_limit limit, uint64_t value) {
+        if (!command || (unsigned)limit >= N_LIMITS || value > INT64_MAX / 1000)
+                return -EINVAL;
+        command->limits.values[limit] = value;
+        return 0;
+}
+
 int cgtree_command_set_end_with_root(cgtree_command *command, bool yes) {
         if (!command)
                 return -EINVAL;

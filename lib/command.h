@@ -2,6 +2,7 @@
 #pragma once
 
 #include "child.h"
+#include "limits.h"
 
 struct cgtree_command {
         char **argv, **environment; /* environment NULL: ours at the spawn */
@@ -21,6 +22,7 @@ struct cgtree_command {
         uint64_t timeout_usec, grace_usec;
         int end_signal;
         bool root_only, end_with_root;
+        struct limits limits;
 
         enum cgtree_step error_step;
         char *error_message;

@@ -15,6 +15,7 @@ void home_init(struct home *home, struct kill_set *kill_set) {
                 .base = CGROUP_NONE,
                 .directory = CGROUP_NONE,
                 .trees = CGROUP_NONE,
+                .leaf = CGROUP_NONE,
                 .guard = GUARD_NONE,
                 .kill_set = kill_set,
                 .kill_fd = -1,
@@ -69,6 +70,7 @@ static const char *last_component(const struct cgroup *cgroup) {
 
 static void remove_directories(struct home *home) {
         if (home->directory.fd >= 0) {
+                home_give_back_limits(home);
                 (void)unlinkat(home->directory.fd, "trees", AT_REMOVEDIR);
                 (void)unlinkat(home->base.fd, last_component(&home->directory), AT_REMOVEDIR);
         }
@@ -102,6 +104,8 @@ int home_make(struct home *home) {
         home->kill_fd = openat(home->trees.fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
         if (home->kill_fd >= 0 && !(home->kill_slot = kill_set_add(home->kill_set, KILL_CGROUP, home->kill_fd)))
                 r = -ENOMEM;
+        if (r >= 0)
+                r = home_take_limits(home);
         if (r >= 0)
                 r = start_guard(home);
         if (r < 0) {
@@ -172,5 +176,7 @@ void home_done(struct home *home) {
         cgroup_done(&home->trees);
         cgroup_done(&home->directory);
         cgroup_done(&home->base);
+        cgroup_done(&home->leaf);
+        free(home->problem);
         free(home->stamp);
 }

@@ -19,6 +19,13 @@ struct home {
         struct kill_set *kill_set;
         int kill_fd; /* cgroup.kill of trees; -1: this kernel has none */
         struct kill_slot *kill_slot, *guard_slot;
+
+        /* limits: home-limits.c */
+        unsigned limits;    /* that its trees can be given; bits of 1 << enum cgtree_limit */
+        bool may_move_self; /* out of the base, whose children could not be limited otherwise */
+        unsigned enabled;   /* in the base, by us */
+        struct cgroup leaf; /* where we went */
+        char *problem;      /* why the limits are not to be had */
 };
 
 void home_init(struct home *home, struct kill_set *kill_set);
@@ -36,3 +43,9 @@ void home_leave(struct home *home);
 /* Something is left in it, and is the guard's from now on: it takes us for dead. Also the end of a forked child's copy. */
 void home_abandon(struct home *home);
 void home_done(struct home *home);
+
+/* Between the making of the directories and the start of the guard: what home->limits need. On failure home->problem is a
+ * sentence. */
+int home_take_limits(struct home *home);
+/* Before the directories are removed: the base is left as it was found, and so are we. */
+void home_give_back_limits(struct home *home);

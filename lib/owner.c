@@ -120,6 +120,22 @@ int cgtree_owner_set_grace(cgtree_owner *owner, uint64_t terminate_usec, uint64_
         return 0;
 }
 
+int cgtree_owner_set_limits(cgtree_owner *owner, unsigned limits) {
+        int r = check_option(owner);
+        if (r >= 0 && limits >> N_LIMITS != 0)
+                r = -EINVAL;
+        if (r >= 0)
+                owner->limits = limits;
+        return r;
+}
+
+int cgtree_owner_set_may_move_self(cgtree_owner *owner, bool yes) {
+        int r = check_option(owner);
+        if (r >= 0)
+                owner->may_move_self = yes;
+        return r;
+}
+
 int cgtree_owner_set_guard_is_child(cgtree_owner *owner, bool yes) {
         int r = check_option(owner);
         if (r >= 0)
@@ -165,6 +181,8 @@ static int make_home(cgtree_owner *owner) {
         home->guard_options.grace_usec = owner->grace_usec;
         home->guard_options.death_grace_usec = owner->death_grace_usec;
         home->guard_options.as_child = owner->guard_is_child;
+        home->limits = owner->limits;
+        home->may_move_self = owner->may_move_self;
         return home_make(home);
 }
 
@@ -180,7 +198,9 @@ static int open_subtree(cgtree_owner *owner) {
         if (r >= 0) {
                 r = make_home(owner);
                 if (r < 0)
-                        reason = format("no guarded cgroup can be made in %s: %s", owner->home.base.path, strerror(-r));
+                        reason = owner->home.problem ? take_pointer(&owner->home.problem)
+                                                     : format("no guarded cgroup can be made in %s: %s",
+                                                               owner->home.base.path, strerror(-r));
         }
         set_reason(owner, CGTREE_PLACEMENT_SUBTREE, reason);
         if (r >= 0)
@@ -194,8 +214,19 @@ static void take_group(cgtree_owner *owner) {
                 owner->reasons[CGTREE_PLACEMENT_SUBTREE] ? owner->reasons[CGTREE_PLACEMENT_SUBTREE] : "as asked for");
 }
 
+/* Nothing limits a process group. */
+static int refuse_group(cgtree_owner *owner) {
+        _cleanup_free_ char *limits = limits_name(owner->limits);
+        set_reason(owner, CGTREE_PLACEMENT_GROUP,
+                format("a process group cannot be limited in %s", limits ? limits : "this"));
+        set_error(owner, "%s: it takes a cgroup", owner->reasons[CGTREE_PLACEMENT_GROUP]);
+        return -EOPNOTSUPP;
+}
+
 static int choose_placement(cgtree_owner *owner) {
         owner->chosen_at = now_usec();
+        if (owner->wanted == CGTREE_PLACEMENT_GROUP && owner->limits != 0)
+                return refuse_group(owner);
         if (owner->wanted == CGTREE_PLACEMENT_GROUP) {
                 set_reason(owner, CGTREE_PLACEMENT_SUBTREE, strdup("placement group was asked for"));
                 take_group(owner);
@@ -205,6 +236,13 @@ static int choose_placement(cgtree_owner *owner) {
         if (r >= 0) {
                 set_reason(owner, CGTREE_PLACEMENT_GROUP, strdup("there is a better one"));
                 return 0;
+        }
+        if (owner->limits != 0) {
+                (void)refuse_group(owner);
+                _cleanup_free_ char *limits = limits_name(owner->limits);
+                set_error(owner, "no limit of %s can be had here: %s", limits ? limits : "any kind",
+                        owner->reasons[CGTREE_PLACEMENT_SUBTREE]);
+                return r == -ENOMEM ? r : -EOPNOTSUPP;
         }
         if (owner->wanted == CGTREE_PLACEMENT_AUTO && owner->minimum != CGTREE_GUARANTEE_WHOLE) {
                 set_reason(owner, CGTREE_PLACEMENT_GROUP, NULL);

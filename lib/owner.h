@@ -22,6 +22,8 @@ struct cgtree_owner {
         void *log_userdata;
 
         bool guard_is_child;
+        unsigned limits; /* bits of 1 << enum cgtree_limit */
+        bool may_move_self;
 
         bool open, opened_told, closed;
         char *error;

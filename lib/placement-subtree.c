@@ -52,8 +52,16 @@ static int hand_over(cgtree_tree *tree, uid_t uid, gid_t gid) {
         return 0;
 }
 
+static int set_limits(cgtree_tree *tree) {
+        _cleanup_free_ char *reason = NULL;
+        int r = limits_set(&tree->cgroup, &tree->limits, tree->owner->limits, &reason);
+        return r < 0 ? tree_fail(tree, CGTREE_STEP_PLACE, r, "%s", reason ? reason : "out of memory") : 0;
+}
+
 static int make_place(cgtree_tree *tree) {
         int r = create_cgroup(tree);
+        if (r >= 0 && tree->owner->limits != 0)
+                r = set_limits(tree);
         if (r >= 0 && tree->plan->set_user)
                 r = hand_over(tree, tree->plan->uid, tree->plan->gid);
         if (r < 0)
@@ -118,6 +126,10 @@ static enum tree_input retry_birth(cgtree_tree *tree) {
         cgtree_owner *owner = tree->owner;
         if (tree->retried || was_asked_for(tree)) {
                 tree_fail(tree, CGTREE_STEP_CHILD, -ECANCELED, "the child was killed before it started");
+                return INPUT_BIRTH_FAILED;
+        }
+        if (tree_is_out_of_memory(tree)) {
+                tree_fail(tree, CGTREE_STEP_CHILD, -ENOMEM, "its limit of memory is too low to start anything");
                 return INPUT_BIRTH_FAILED;
         }
         tree->retried = true;

@@ -74,6 +74,7 @@ static void take_options(cgtree_tree *tree, const cgtree_command *command) {
         tree->end_signal = command->end_signal;
         tree->root_only = command->root_only;
         tree->end_with_root = command->end_with_root;
+        tree->limits = command->limits;
         tree->hangup = command->session == CGTREE_SESSION_TTY;
         tree->timeout_usec = command->timeout_usec;
         tree->grace_usec = command->grace_usec == CGTREE_DEFAULT ? tree->owner->grace_usec : command->grace_usec;
@@ -105,11 +106,23 @@ static int new_tree(cgtree_owner *owner, const cgtree_command *command, cgtree_t
         return 0;
 }
 
+static int check_limits(const cgtree_owner *owner, cgtree_command *command) {
+        unsigned beyond = limits_mask(&command->limits) & ~owner->limits;
+        if (beyond == 0)
+                return 0;
+        _cleanup_free_ char *name = limits_name(beyond);
+        _cleanup_free_ char *message = format("the owner was not opened for a limit of %s", name ? name : "this kind");
+        command_set_error(command, CGTREE_STEP_PLACE, message);
+        return -EOPNOTSUPP;
+}
+
 /* With the tree taken for us. */
-static int admit(cgtree_owner *owner, const cgtree_command *command, cgtree_tree **ret_tree) {
+static int admit(cgtree_owner *owner, cgtree_command *command, cgtree_tree **ret_tree) {
         pthread_mutex_lock(&owner->lock);
         cgtree_tree *tree = NULL;
         int r = !owner->open ? -ENOTCONN : owner->closed || owner->teardown || owner->teardown_asked ? -ESHUTDOWN : 0;
+        if (r >= 0)
+                r = check_limits(owner, command);
         if (r >= 0)
                 r = owner_look_again(owner);
         if (r >= 0)
@@ -139,7 +152,7 @@ static int give_up(cgtree_command *command, cgtree_tree *tree) {
 
 /* AUTO goes on with the next placement when this one has no place for a tree, and keeps to it. */
 static bool may_fall_back(cgtree_owner *owner, const cgtree_tree *tree) {
-        return tree->error_step == CGTREE_STEP_PLACE && owner->wanted == CGTREE_PLACEMENT_AUTO &&
+        return tree->error_step == CGTREE_STEP_PLACE && owner->wanted == CGTREE_PLACEMENT_AUTO && owner->limits == 0 &&
                owner->minimum != CGTREE_GUARANTEE_WHOLE && tree->placement == &placement_subtree;
 }
 

@@ -53,7 +53,7 @@ static void note_root_end(cgtree_tree *tree) {
         if (tree->error < 0)
                 return;
         if (tree->cause == CGTREE_CAUSE_NONE)
-                tree->cause = CGTREE_CAUSE_ENDED;
+                tree->cause = tree_is_out_of_memory(tree) ? CGTREE_CAUSE_OOM : CGTREE_CAUSE_ENDED;
         tree_tell(tree, CGTREE_EVENT_ROOT_ENDED);
 }
 
@@ -85,6 +85,9 @@ static void name_survivors(cgtree_tree *tree) {
 }
 
 static void see_empty(cgtree_tree *tree) {
+        /* The root may have ended before, or somewhere else. */
+        if (tree->cause == CGTREE_CAUSE_ENDED && tree_is_out_of_memory(tree))
+                tree->cause = CGTREE_CAUSE_OOM;
         tree->bound_until = 0;
         free(tree->survivors);
         tree->survivors = NULL;

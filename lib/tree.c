@@ -99,6 +99,11 @@ bool tree_record_stands(const cgtree_tree *tree) {
         return faccessat(tree->owner->records_fd, file, F_OK, 0) >= 0;
 }
 
+bool tree_is_out_of_memory(const cgtree_tree *tree) {
+        return tree->owner->limits & 1U << CGTREE_LIMIT_MEMORY && tree->cgroup.fd >= 0 &&
+               limits_out_of_memory(&tree->cgroup) == 1;
+}
+
 bool tree_reap_root(cgtree_tree *tree) {
         if (tree->root_pidfd < 0)
                 return true;

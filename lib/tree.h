@@ -8,6 +8,7 @@
 #include "cgroup.h"
 #include "gate.h"
 #include "kill.h"
+#include "limits.h"
 #include "placement.h"
 #include "record.h"
 #include "spawn.h"
@@ -72,6 +73,7 @@ struct cgtree_tree {
         char *stray;                /* the cgroup it went to */
 
         /* place */
+        struct limits limits;
         struct cgroup cgroup;
         int events_fd;
         uint64_t leave_until; /* found and empty: so long its owner may remove it */
@@ -117,6 +119,8 @@ void tree_set_exit(cgtree_tree *tree, int code, int status);
 /* Writes the record; failure is told through tree_fail(). */
 int tree_write_record(cgtree_tree *tree);
 bool tree_record_stands(const cgtree_tree *tree); /* its file is there still */
+/* Has the kernel killed members because memory ran out? Asked while the cgroup is there. */
+bool tree_is_out_of_memory(const cgtree_tree *tree);
 /* Has the root ended? Reaps it, if it is our child and nobody else did; the status may stay unknown. */
 bool tree_reap_root(cgtree_tree *tree);
 /* Closes an fd of the tree that may be watched. */

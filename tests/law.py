@@ -20,7 +20,7 @@ LAYERS = [
     {"process", "cgroup"},
     {"record", "lineage"},
     {"records", "identity"},
-    {"child", "stub"},
+    {"child", "stub", "limits"},
     {"gate", "spawn", "kill"},
     {"guard", "kill-set"},
     {"command", "base", "home", "placement", "group"},
