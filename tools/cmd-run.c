@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
+#include "amount.h"
 #include "cmd.h"
 #include "message.h"
 #include "run-loop.h"
@@ -19,6 +21,9 @@ static const char help[] = /* one screen */
         "      --kill-mode=tree|mixed        who gets it: every process, or COMMAND alone\n"
         "      --leftovers=end|wait          what outlives COMMAND is ended, or awaited\n"
         "      --stdin=inherit|null          what COMMAND reads\n"
+        "      --memory-max=SIZE             the tree's memory: 64M, 1.5G\n"
+        "      --tasks-max=N                 its processes and threads\n"
+        "      --cpu-max=PERCENT             its share of one CPU: 50%, 200%\n"
         "      --records=DIR                 where the tree is recorded ($CGTREE_RECORDS)\n"
         "  -q, --quiet / -v, --verbose       say errors alone / what is done and why\n"
         "  -h, --help / -V, --version        show this text / the version\n"
@@ -37,6 +42,9 @@ enum {
         OPTION_LEFTOVERS,
         OPTION_STDIN,
         OPTION_RECORDS,
+        OPTION_MEMORY_MAX,
+        OPTION_TASKS_MAX,
+        OPTION_CPU_MAX,
 };
 
 static const struct option long_options[] = {
@@ -49,6 +57,9 @@ static const struct option long_options[] = {
         { "kill-mode", required_argument, NULL, OPTION_KILL_MODE },
         { "leftovers", required_argument, NULL, OPTION_LEFTOVERS },
         { "stdin", required_argument, NULL, OPTION_STDIN },
+        { "memory-max", required_argument, NULL, OPTION_MEMORY_MAX },
+        { "tasks-max", required_argument, NULL, OPTION_TASKS_MAX },
+        { "cpu-max", required_argument, NULL, OPTION_CPU_MAX },
         { "records", required_argument, NULL, OPTION_RECORDS },
         { "quiet", no_argument, NULL, 'q' },
         { "verbose", no_argument, NULL, 'v' },
@@ -75,6 +86,20 @@ static int parse_word(const char *option, const char *value, const char *words) 
 
 static int parse_duration(const char *option, const char *value, uint64_t *ret_usec) {
         return cmd_duration("run", RUN_FAILED, option, value, ret_usec);
+}
+
+/* infinity: none, as if the option was not given. */
+static int parse_limit(const char *option, int (*parse)(const char *text, uint64_t *ret_value), const char *kind,
+        const char *value, uint64_t *ret_limit) {
+        int r = parse(value, ret_limit);
+
+        if (r == -ERANGE)
+                return cmd_usage("run", RUN_FAILED, "%s: '%s' is too much ('infinity' is the word)", option, value);
+        if (r < 0)
+                return cmd_usage("run", RUN_FAILED, "%s: '%s' is not %s", option, value, kind);
+        if (*ret_limit == UINT64_MAX)
+                *ret_limit = 0;
+        return 0;
 }
 
 /* One option of run. 0, or the exit status. */
@@ -108,6 +133,15 @@ static int parse_option(struct run_options *options, int option, const char *val
                 place = parse_word("--stdin", value, "inherit|null");
                 options->null_stdin = place == 1;
                 break;
+        case OPTION_MEMORY_MAX:
+                return parse_limit("--memory-max", amount_parse_size, "a size like 64M or 1.5G", value,
+                        &options->limits[CGTREE_LIMIT_MEMORY]);
+        case OPTION_TASKS_MAX:
+                return parse_limit("--tasks-max", amount_parse_count, "a number of processes", value,
+                        &options->limits[CGTREE_LIMIT_TASKS]);
+        case OPTION_CPU_MAX:
+                return parse_limit("--cpu-max", amount_parse_percent, "a share of one CPU like 50%", value,
+                        &options->limits[CGTREE_LIMIT_CPU]);
         case OPTION_RECORDS: options->records = value; break;
         case 'q': message_set_level(MESSAGE_ERROR); break;
         default: message_set_level(MESSAGE_DETAIL); break;

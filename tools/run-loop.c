@@ -76,6 +76,7 @@ static void log_message(void *userdata, int priority, const char *text) {
 
 static int configure_owner(struct run *run) {
         const struct run_options *options = run->options;
+        unsigned limits = 0;
         int r;
 
         r = cgtree_owner_new(&run->owner);
@@ -88,6 +89,13 @@ static int configure_owner(struct run *run) {
                 r = cgtree_owner_set_guard_is_child(run->owner, true);
         if (r >= 0 && options->records)
                 r = cgtree_owner_set_records(run->owner, options->records);
+        for (unsigned i = 0; i <= CGTREE_LIMIT_CPU; i++)
+                limits |= options->limits[i] > 0 ? 1U << i : 0;
+        /* We are a program of our own, and were asked for limits: so we may be moved for them. */
+        if (r >= 0)
+                r = cgtree_owner_set_may_move_self(run->owner, limits != 0);
+        if (r >= 0)
+                r = cgtree_owner_set_limits(run->owner, limits);
         return r;
 }
 
@@ -121,6 +129,8 @@ static int configure_command(struct run *run) {
                 r = cgtree_command_set_grace(command, options->signal, options->root_only, options->grace);
         if (r >= 0)
                 r = cgtree_command_set_end_with_root(command, !options->wait_leftovers);
+        for (unsigned i = 0; r >= 0 && i <= CGTREE_LIMIT_CPU; i++)
+                r = cgtree_command_set_limit(command, (enum cgtree_limit)i, options->limits[i]);
         return r < 0 ? report_failure("prepare the command", r) : 0;
 }
 

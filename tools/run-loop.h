@@ -20,6 +20,7 @@ struct run_options {
         const char *name;    /* NULL: none */
         const char *records; /* NULL: the usual place */
         uint64_t timeout, grace;
+        uint64_t limits[CGTREE_LIMIT_CPU + 1]; /* 0: none */
         int signal;
         bool root_only;      /* the first signal goes to the root alone */
         bool wait_leftovers; /* instead of ending them */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "amount.h"
 #include "cmd.h"
 #include "duration.h"
 #include "message.h"
@@ -46,6 +47,14 @@ static void report_cause(const struct run_options *options, cgtree_tree *tree, i
                         signal_format(ending_signal, name));
 }
 
+/* The whole machine, or a cgroup above, can have run out, too. */
+static void report_out_of_memory(const struct run_options *options) {
+        char size[AMOUNT_TEXT_SIZE];
+
+        message(MESSAGE_NOTICE, "out of memory: the kernel killed '%s' with all of its tree (--memory-max=%s)",
+                options->argv[0], amount_format_size(options->limits[CGTREE_LIMIT_MEMORY], size));
+}
+
 void report_end(const struct run_options *options, cgtree_tree *tree, int ending_signal) {
         const char *id = cgtree_tree_get_id(tree), *stray = cgtree_tree_get_stray(tree);
         char name[SIGNAL_TEXT_SIZE];
@@ -55,6 +64,8 @@ void report_end(const struct run_options *options, cgtree_tree *tree, int ending
                 message(MESSAGE_NOTICE,
                         "'%s' moved itself out of its tree, to cgroup %s: what it started there was not seen",
                         options->argv[0], stray);
+        if (cgtree_tree_get_cause(tree) == CGTREE_CAUSE_OOM)
+                report_out_of_memory(options);
         if (!message_is_said(MESSAGE_DETAIL))
                 return;
         report_cause(options, tree, ending_signal);
@@ -77,9 +88,20 @@ static const char *records_hint(const char *words) {
         return words && strstr(words, "record") ? "; --records=DIR chooses another directory" : "";
 }
 
+static bool is_limited(const struct run_options *options) {
+        for (unsigned i = 0; i <= CGTREE_LIMIT_CPU; i++)
+                if (options->limits[i] > 0)
+                        return true;
+        return false;
+}
+
 int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error) {
         const char *words = cgtree_owner_get_error(owner);
 
+        if (error == -EOPNOTSUPP && is_limited(options)) {
+                message(MESSAGE_ERROR, "%s; LIMITS in cgtree-run(1) tells what it takes", words);
+                return RUN_FAILED;
+        }
         if (error == -EOPNOTSUPP) {
                 bool group = options->placement == CGTREE_PLACEMENT_GROUP;
 
