@@ -1,0 +1,47 @@
+"""Cells of the end-to-end matrix, in the placements of one place."""
+
+import matrix
+import places
+from cell import expect
+
+
+class Run(matrix.Run):
+    """A run whose placement is asked for as the column says, and whose message about it is judged."""
+
+    def __init__(self, cell, payload, column, end):
+        self.column, backend, self.options, self.base = column
+        super().__init__(cell, payload, backend, end)
+
+    def start_tool(self, options, command):
+        argv = [self.cell.host.cgtree, "run", *self.options, *options, "--", *command]
+        return self.cell.start(argv, environment={"CGTREE_BASE": self.base})
+
+    def check_messages(self):
+        super().check_messages()
+        told = [line for line in self.tool.stderr.splitlines() if "weaker guarantee" in line]
+        wanted = self.column == "auto" and self.backend == "group"
+        expect(len(told) == int(wanted), f"lines about the placement: {told}")
+
+
+def make_test(payload, column, end):
+    def test(cell):
+        run = Run(cell, payload, column, end)
+        run.start()
+        run.check_start()
+        run.make_it_end()
+        run.check_end()
+        return run.note
+    return test
+
+
+def tests(place, version, part, of):
+    """A part of the matrix: each cell is in one of the `of` parts, and in another one for each placement and place."""
+    found = []
+    for number, column in enumerate(places.columns(place, version)):
+        shift = 2 * places.PLACES.index(place) + number
+        for row, payload in enumerate(matrix.PAYLOADS):
+            for end_number, end in enumerate(matrix.ENDS):
+                if (row + end_number + shift) % of == part:
+                    name = f"{place.name}/{column[0]}/{payload.name}/{end}"
+                    found.append((name, make_test(payload, column, end)))
+    return found
