@@ -27,6 +27,7 @@ LAYERS = [
     {"tree"},
     {"deadlines"},
     {"owner"},
+    {"placement-cgroup"},
     {"placement-subtree", "placement-group"},
     {"find"},
     {"sweep"},
