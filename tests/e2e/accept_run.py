@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 
+import kernel
 from cell import Skipped, expect
 from kernel import now, scaled, wait_readable
 from registry import BACKENDS, test
@@ -364,7 +365,7 @@ def stdin_end(cell, backend):
     os.close(writer)
     closed = now()
     code = run.wait(5)
-    expect(code == 0 and now() - closed < 0.5, f"status {code} after {now() - closed:.2f} s")
+    expect(code == 0 and now() - closed < 0.5 * kernel.PATIENCE, f"status {code} after {now() - closed:.2f} s")
     cell.expect_clean()
 
 
