@@ -13,7 +13,7 @@ import traceback
 
 import kernel
 import places
-from cell import Failed, Report, Running, expect
+from cell import Failed, Report, Running, Skipped, expect
 from host import Result
 from kernel import Cgroup, deadline_in, has_ended, learn_patience, now, own_cgroup
 
@@ -281,6 +281,8 @@ def judge(setting, name, decision):
     try:
         decision(scene)
         return Result(name, "passed", "", now() - started)
+    except Skipped as reason:
+        return Result(name, "skipped", str(reason), now() - started)
     except Failed as error:
         return Result(name, "failed", str(error), now() - started)
     except Exception:
