@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "limits.h"
+
 #define NEST_HELP "set Delegate=yes on its unit, or CGTREE_BASE to a cgroup of yours"
 
 /* Sets the reason and hands the error on. */
@@ -105,4 +107,31 @@ int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason) {
         if (!wanted && systemd_manages_this_machine() && !lies_in_ours(own))
                 return refuse(ret_reason, -EOPNOTSUPP, "cgroup %s is systemd's and not delegated: " NEST_HELP, own);
         return open_writable(own, ret_base, ret_reason);
+}
+
+/* One up, if that was handed over together with it. */
+static bool go_up(struct cgroup *cgroup) {
+        _cleanup_free_ char *path = strdup(cgroup->path), *reason = NULL;
+        struct cgroup parent = CGROUP_NONE;
+        if (!path || is_handed_over(cgroup) || is_unit(path))
+                return false;
+        *strrchr(path, '/') = '\0';
+        if (!lies_in_ours(path) || open_writable(path, &parent, &reason) < 0)
+                return false;
+        cgroup_done(cgroup);
+        *cgroup = parent;
+        return true;
+}
+
+void base_make_room(struct cgroup *base) {
+        struct cgroup room = CGROUP_NONE;
+        if (cgroup_open(base->path, &room) < 0)
+                return;
+        while (limits_has_others(&room))
+                if (!go_up(&room)) {
+                        cgroup_done(&room);
+                        return;
+                }
+        cgroup_done(base);
+        *base = room;
 }

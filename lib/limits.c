@@ -68,6 +68,10 @@ static int read_mask(const struct cgroup *cgroup, const char *file, unsigned *re
         return 0;
 }
 
+int limits_available(const struct cgroup *cgroup, unsigned *ret_mask) {
+        return read_mask(cgroup, "cgroup.controllers", ret_mask);
+}
+
 /* The rule of members does not hold for the root, which alone has no cgroup.events. */
 static bool is_root(const struct cgroup *cgroup) {
         return faccessat(cgroup->fd, "cgroup.events", F_OK, 0) < 0 && errno == ENOENT;
@@ -223,6 +227,16 @@ static int move_one(const struct cgroup *from, const struct cgroup *to, pid_t pi
 static bool is_among(pid_t pid, const pid_t *pids, size_t n) {
         for (size_t i = 0; i < n; i++)
                 if (pids[i] == pid)
+                        return true;
+        return false;
+}
+
+bool limits_has_others(const struct cgroup *cgroup) {
+        _cleanup_free_ char *members = NULL;
+        if (cgroup_dir_read(cgroup->fd, "cgroup.procs", &members) < 0)
+                return true;
+        for (const char *line = members; *line; line += strcspn(line, "\n") + 1)
+                if (atoi(line) != getpid())
                         return true;
         return false;
 }

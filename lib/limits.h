@@ -19,6 +19,8 @@ unsigned limits_mask(const struct limits *limits);
 /* "memory and tasks" */
 char *limits_name(unsigned mask);
 
+/* What the children of a cgroup could be limited in. */
+int limits_available(const struct cgroup *cgroup, unsigned *ret_mask);
 /* Enables what `mask` needs for the children of a cgroup; *ret_enabled: what was not before. -EBUSY: it has members of its own.
  * -EOPNOTSUPP: it has not got the controller itself. On failure *ret_reason is a sentence, malloc'd (or NULL: out of memory). */
 int limits_enable(const struct cgroup *cgroup, unsigned mask, unsigned *ret_enabled, char **ret_reason);
@@ -29,6 +31,8 @@ int limits_set(const struct cgroup *cgroup, const struct limits *limits, unsigne
 /* Has the kernel killed a member because memory ran out? 1 or 0; -errno: cannot be told. */
 int limits_out_of_memory(const struct cgroup *cgroup);
 
+/* Are processes but this one members of the cgroup itself? */
+bool limits_has_others(const struct cgroup *cgroup);
 /* Moves the processes that are members of `from` itself to `to`, if they are all among `pids`. -EBUSY: another is there; the reason
  * names it. */
 int limits_move_members(

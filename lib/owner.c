@@ -196,6 +196,8 @@ static int open_subtree(cgtree_owner *owner) {
         cgroup_done(&owner->home.base);
         int r = base_open(wanted && wanted[0] ? wanted : NULL, &owner->home.base, &reason);
         if (r >= 0) {
+                if (owner->limits != 0 && !(wanted && wanted[0]))
+                        base_make_room(&owner->home.base);
                 r = make_home(owner);
                 if (r < 0)
                         reason = owner->home.problem ? take_pointer(&owner->home.problem)

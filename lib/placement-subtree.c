@@ -103,7 +103,9 @@ static int subtree_begin_birth(cgtree_tree *tree) {
         int r = make_place(tree);
         if (r < 0)
                 return r;
-        bool gated = tree->owner->no_clone_into || tree->plan->set_user;
+        /* Until its exec a direct child shares our memory: if that is what its limit is exceeded by, the kernel kills all who
+         * share it, us too. */
+        bool gated = tree->owner->no_clone_into || tree->plan->set_user || tree->limits.values[CGTREE_LIMIT_MEMORY] > 0;
         return gated ? begin_gated(tree) : begin_direct(tree);
 }
 
@@ -120,10 +122,6 @@ static enum tree_input retry_birth(cgtree_tree *tree) {
         cgtree_owner *owner = tree->owner;
         if (tree->retried || was_asked_for(tree)) {
                 tree_fail(tree, CGTREE_STEP_CHILD, -ECANCELED, "the child was killed before it started");
-                return INPUT_BIRTH_FAILED;
-        }
-        if (tree_is_out_of_memory(tree)) {
-                tree_fail(tree, CGTREE_STEP_CHILD, -ENOMEM, "its limit of memory is too low to start anything");
                 return INPUT_BIRTH_FAILED;
         }
         tree->retried = true;

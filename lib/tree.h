@@ -119,7 +119,7 @@ void tree_set_exit(cgtree_tree *tree, int code, int status);
 /* Writes the record; failure is told through tree_fail(). */
 int tree_write_record(cgtree_tree *tree);
 bool tree_record_stands(const cgtree_tree *tree); /* its file is there still */
-/* Has the kernel killed members because memory ran out? Asked while the cgroup is there. */
+/* Has the kernel killed members because memory ran out? False where memory is not limited. Asked while the cgroup is there. */
 bool tree_is_out_of_memory(const cgtree_tree *tree);
 /* Has the root ended? Reaps it, if it is our child and nobody else did; the status may stay unknown. */
 bool tree_reap_root(cgtree_tree *tree);

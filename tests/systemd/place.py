@@ -19,6 +19,7 @@ import decisions  # noqa: E402
 import halfway  # noqa: E402
 import host as hosts  # noqa: E402
 import kernel  # noqa: E402
+import limits  # noqa: E402
 import places  # noqa: E402
 
 
@@ -57,7 +58,7 @@ def main():
         say("RESULT", json.dumps(vars(result)))
 
     setting = decisions.Setting(place, options.systemd, cgtree, payloads)
-    decisions.run(setting, chosen(decisions.tests(place, options.brief)), report)
+    decisions.run(setting, chosen(decisions.tests(place, options.brief) + limits.tests(place)), report)
     enter_cells()
     part, of = (int(number) for number in options.part.split("/"))
     tests = chosen(cells.tests(place, options.systemd, part, of) + halfway.tests(place, options.brief))
