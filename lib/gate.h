@@ -23,6 +23,7 @@ enum gate_message_type {
         GATE_FAILED, /* from: step and error; then it exits */
         GATE_HELLO,  /* from, within gate_start(), only where we cannot open a pidfd: its own as SCM_RIGHTS */
         /* reaper only */
+        GATE_RECORD,       /* to, before its record is written: id, graces; the directory as SCM_RIGHTS */
         GATE_READY,        /* from: the root to be exists, blocked; pid, and its pidfd as SCM_RIGHTS */
         GATE_STARTED,      /* from: the root has exec'd */
         GATE_ROOT_ENDED,   /* from: code (CLD_*), status */
@@ -38,8 +39,7 @@ enum gate_message_type {
 struct gate_message {
         int type, step, error, code, status;
         pid_t pid;
-        /* GO to a reaper. Its record, in the directory passed with it, goes with the tree when the owner is gone. */
-        char id[ID_LENGTH + 1];
+        char id[ID_LENGTH + 1];                /* the record that goes with the tree when the owner is gone */
         uint64_t grace_usec, death_grace_usec; /* of a TEARDOWN, and of the owner's death */
 };
 

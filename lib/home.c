@@ -156,11 +156,12 @@ int home_remove_tree(struct home *home, const char *id, uint64_t retry_usec) {
 
 /* ---- the end ------------------------------------------------------------------------------------------------------ */
 
+/* The guard goes last: if we are killed half-way, it removes what we did not. */
 void home_leave(struct home *home) {
         drop_slots(home);
+        remove_directories(home);
         if (home->guard.socket >= 0)
                 guard_done(&home->guard);
-        remove_directories(home);
 }
 
 void home_abandon(struct home *home) {

@@ -20,8 +20,21 @@
 
 /* ---- birth ---------------------------------------------------------------------------------------------------- */
 
+/* Before there is a record: there must be no moment at which it would be left to nobody. */
+static int tell_record(cgtree_tree *tree) {
+        struct gate_message message = {
+                .type = GATE_RECORD,
+                .grace_usec = tree->grace_usec,
+                .death_grace_usec = tree->record.owner_death_grace_usec,
+        };
+        memcpy(message.id, tree->record.id, sizeof(message.id));
+        return gate_send_fd(&tree->gate, &message, tree->owner->records_fd);
+}
+
 static int group_begin_birth(cgtree_tree *tree) {
         int r = reaper_start(tree->plan, &tree->gate);
+        if (r >= 0)
+                r = tell_record(tree);
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot start cgtree-reaper: %s", strerror(-r));
         pthread_mutex_lock(&tree->owner->home.lock);
@@ -53,13 +66,7 @@ static int admit_root(cgtree_tree *tree, pid_t pid, int *pidfd) {
         r = tree_write_record(tree);
         if (r < 0)
                 return r;
-        struct gate_message go = {
-                .type = GATE_GO,
-                .grace_usec = tree->grace_usec,
-                .death_grace_usec = tree->record.owner_death_grace_usec,
-        };
-        memcpy(go.id, tree->record.id, sizeof(go.id));
-        r = gate_send_fd(&tree->gate, &go, tree->owner->records_fd);
+        r = gate_send(&tree->gate, &(struct gate_message){ .type = GATE_GO });
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_CHILD, r, "cgtree-reaper is gone: %s", strerror(-r));
         return 0;

@@ -26,19 +26,18 @@ static void remove_name(int dirfd, const struct stat *record) {
         }
 }
 
-#define FILE_SIZE (ID_LENGTH + sizeof(".json"))
+#define FILE_SIZE (sizeof(".") + ID_LENGTH + sizeof(".json"))
 
-static int file_of(const char *id, char ret_file[FILE_SIZE]) {
+static int file_of(const char *before, const char *id, const char *ending, char ret_file[FILE_SIZE]) {
         if (!id_is_valid(id))
                 return -EINVAL;
-        memcpy(ret_file, id, ID_LENGTH);
-        memcpy(ret_file + ID_LENGTH, ".json", sizeof(".json"));
+        (void)stpcpy(stpcpy(stpcpy(ret_file, before), id), ending);
         return 0;
 }
 
 int record_lock(int dirfd, const char *id, int *ret_fd) {
         char file[FILE_SIZE];
-        int r = file_of(id, file);
+        int r = file_of("", id, ".json", file);
         if (r < 0)
                 return r;
         _cleanup_close_ int fd = openat(dirfd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -49,11 +48,14 @@ int record_lock(int dirfd, const char *id, int *ret_fd) {
 }
 
 int record_remove(int dirfd, const char *id) {
-        char file[FILE_SIZE];
+        char file[FILE_SIZE], temporary[FILE_SIZE];
         struct stat record;
-        int r = file_of(id, file);
+        int r = file_of("", id, ".json", file);
         if (r < 0)
                 return r;
+        /* Its writer may have been killed half-way. */
+        (void)file_of(".", id, ".tmp", temporary);
+        (void)unlinkat(dirfd, temporary, 0);
         if (fstatat(dirfd, file, &record, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         if (record.st_nlink > 1)

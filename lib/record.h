@@ -64,7 +64,7 @@ int record_read_id(int dirfd, const char *id, struct record *ret_record, const c
 int record_read_name(int dirfd, const char *name, struct record *ret_record, const char **ret_problem);
 /* NAME.name first (if it is this record's), then ID.json. 0 also when it is gone already. */
 int record_unlink(int dirfd, const char *id, const char *name);
-/* The same without knowing the name. */
+/* The same without knowing the name, and what a killed writer has left of it. */
 int record_remove(int dirfd, const char *id);
 /* Whoever ends a tree that has no cgroup holds this lock on its record, so that it gets its signal once. -EWOULDBLOCK:
  * somebody else does. -ENOENT: the record is gone. */

@@ -84,7 +84,21 @@ static void name_survivors(cgtree_tree *tree) {
         tree_tell(tree, CGTREE_EVENT_SURVIVORS);
 }
 
+static void unlink_record(cgtree_tree *tree) {
+        if (!tree->recorded)
+                return;
+        int r = record_unlink(tree->owner->records_fd, tree->record.id, tree->record.name);
+        if (r < 0)
+                owner_log(tree->owner, LOG_WARNING, "record %s.json cannot be removed: %s", tree->record.id,
+                        strerror(-r));
+        tree->recorded = false;
+}
+
+/* The record of our own tree goes before its place: if we are killed in between, the guard finds the place, not the
+ * record. Who ends another's tree is found again by the record alone. */
 static void see_empty(cgtree_tree *tree) {
+        if (!tree->found)
+                unlink_record(tree);
         /* The root may have ended before, or somewhere else. */
         if (tree->cause == CGTREE_CAUSE_ENDED && tree_is_out_of_memory(tree))
                 tree->cause = CGTREE_CAUSE_OOM;
@@ -96,13 +110,7 @@ static void see_empty(cgtree_tree *tree) {
 }
 
 static void unbook(cgtree_tree *tree) {
-        if (tree->recorded) {
-                int r = record_unlink(tree->owner->records_fd, tree->record.id, tree->record.name);
-                if (r < 0)
-                        owner_log(tree->owner, LOG_WARNING, "record %s.json cannot be removed: %s", tree->record.id,
-                                strerror(-r));
-                tree->recorded = false;
-        }
+        unlink_record(tree);
         tree->placement->done(tree);
 }
 

@@ -160,7 +160,7 @@ static void tidy(struct guard *guard) {
         each_tree(guard, remove_tree);
         _cleanup_close_ int home = openat(guard->trees.fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         _cleanup_close_ int base = home < 0 ? -1 : openat(home, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (home < 0 || unlinkat(home, "trees", AT_REMOVEDIR) < 0 || base < 0)
+        if (home < 0 || (unlinkat(home, "trees", AT_REMOVEDIR) < 0 && errno != ENOENT) || base < 0)
                 return;
         (void)unlinkat(base, guard->home, AT_REMOVEDIR);
 }
@@ -240,17 +240,21 @@ static void wait_for_news(struct guard *guard) {
 
 /* ---- birth ------------------------------------------------------------------------------------------------------- */
 
-/* The parent is the owner if it made our socket; and if it is still our parent after it was pinned, it was pinned. */
+/* The owner made our socket. If it is our parent after it was pinned, it was pinned; if not, it has to be seen dead. */
 static int pin_owner(struct guard *guard) {
-        pid_t owner = getppid();
         struct ucred maker;
         socklen_t size = sizeof(maker);
         if (getsockopt(guard->socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) < 0)
                 return -errno;
-        guard->owner_pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
-        if (guard->owner_pidfd < 0)
+        guard->owner_pidfd = (int)syscall(SYS_pidfd_open, maker.pid, 0);
+        if (guard->owner_pidfd < 0 && errno != ESRCH)
                 return -errno;
-        return maker.pid == owner && getppid() == owner ? 0 : -EOWNERDEAD;
+        if (getppid() == maker.pid)
+                return 0;
+        if (guard->owner_pidfd >= 0 && pidfd_is_dead(guard->owner_pidfd) != 1)
+                return -EOWNERDEAD;
+        close_fd(&guard->owner_pidfd);
+        return 0;
 }
 
 static int parse_fd(const char *text) {
@@ -262,7 +266,7 @@ static int parse_fd(const char *text) {
 static int leave_owner(struct guard *guard) {
         const int kept[] = { guard->socket, guard->owner_pidfd, guard->trees.fd, guard->records_fd };
         for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
-                if (fcntl(kept[i], F_SETFD, FD_CLOEXEC) < 0)
+                if (kept[i] >= 0 && fcntl(kept[i], F_SETFD, FD_CLOEXEC) < 0)
                         return -errno;
         int r = child_close_others(kept, sizeof(kept) / sizeof(*kept));
         if (r < 0)
@@ -282,15 +286,19 @@ static int leave_owner(struct guard *guard) {
                         (void)signal(number, SIG_IGN);
         sigprocmask(SIG_SETMASK, &term, NULL);
         guard->signals = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (guard->signals < 0)
+                return -errno;
         guard->events_fd = cgroup_open_events(&guard->trees);
-        return guard->signals < 0 ? -errno : guard->events_fd;
+        /* An owner that was killed at its end may have removed it. */
+        return guard->events_fd == -ENODEV || guard->events_fd == -ENOENT ? 0 : guard->events_fd;
 }
 
-/* The acknowledgement: from now on no end of the owner goes unseen. */
+/* The acknowledgement: from now on no end of the owner goes unseen. An owner that is gone needs none. */
 static int announce(const struct guard *guard) {
         _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
         struct gate_message message = { .type = GATE_READY, .pid = getpid() };
-        return pidfd < 0 ? -errno : gate_message_send(guard->socket, &message, pidfd, 0);
+        int r = pidfd < 0 ? -errno : gate_message_send(guard->socket, &message, pidfd, 0);
+        return r == -EPIPE ? 0 : r;
 }
 
 /* .../HOME/trees: to know ourselves outside of it, and to remove HOME in the end; never opened again. */

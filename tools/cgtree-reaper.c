@@ -275,13 +275,14 @@ static void signal_members(const struct reaper *reaper, const struct gate_messag
 
 static void obey(struct reaper *reaper, const struct gate_message *message, int *fd) {
         switch (message->type) {
+        case GATE_RECORD:
+                close_fd(&reaper->records_fd);
+                reaper->records_fd = take_fd(fd);
+                memcpy(reaper->id, message->id, sizeof(reaper->id));
+                reaper->grace_usec = message->grace_usec;
+                reaper->death_grace_usec = message->death_grace_usec;
+                break;
         case GATE_GO:
-                if (reaper->records_fd < 0) {
-                        reaper->records_fd = take_fd(fd);
-                        memcpy(reaper->id, message->id, sizeof(reaper->id));
-                        reaper->grace_usec = message->grace_usec;
-                        reaper->death_grace_usec = message->death_grace_usec;
-                }
                 if (reaper->admitted || reaper->gate < 0)
                         break;
                 reaper_terminal_note(&reaper->terminal, reaper->root);

@@ -203,9 +203,10 @@ static struct family start_graced(const char *const modes[], uint64_t grace_usec
         struct child_plan *plan = family_plan(modes, ID, &life);
         struct family family = family_place(plan, life);
 
-        family_send(
-                &family, (struct gate_message){
-                                 .type = GATE_GO, .id = ID, .grace_usec = grace_usec, .death_grace_usec = grace_usec });
+        family_send(&family,
+                (struct gate_message){
+                        .type = GATE_RECORD, .id = ID, .grace_usec = grace_usec, .death_grace_usec = grace_usec });
+        family_send(&family, (struct gate_message){ .type = GATE_GO });
         family_expect(&family, GATE_STARTED);
         family_await_word(family.life);
         return family;
