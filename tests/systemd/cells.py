@@ -1,7 +1,9 @@
-"""Cells of the end-to-end matrix, in the placements of one place."""
+"""Cells of the end-to-end matrix, in the placements of one place, and the tool's promises there."""
 
+import acceptance  # noqa: F401  its modules add their tests to the registry
 import matrix
 import places
+import registry
 from cell import expect
 
 
@@ -35,7 +37,7 @@ def make_test(payload, column, end):
 
 
 def tests(place, version, part, of):
-    """A part of the matrix: each cell is in one of the `of` parts, and in another one for each placement and place."""
+    """A part of it: each cell is in one of the `of` parts, and in another one for each placement and place."""
     found = []
     for number, column in enumerate(places.columns(place, version)):
         shift = 2 * places.PLACES.index(place) + number
@@ -44,4 +46,12 @@ def tests(place, version, part, of):
                 if (row + end_number + shift) % of == part:
                     name = f"{place.name}/{column[0]}/{payload.name}/{end}"
                     found.append((name, make_test(payload, column, end)))
-    return found
+    return found + promises(place, part, of)
+
+
+def promises(place, part, of):
+    """The same part of the acceptance tests."""
+    shift = places.PLACES.index(place)
+    return [(f"{place.name}/promise/{name.partition('/')[2]}", function)
+            for number, (name, function) in enumerate(registry.of_user("user" if place.uid else "root"))
+            if (number + shift) % of == part]

@@ -164,9 +164,50 @@ def print_notes(visits):
     for visit in visits:
         for results in visit.results.values():
             notes.update((result["outcome"], result["text"]) for result in results
-                         if result["text"] and result["outcome"] != "failed")
+                         if result["outcome"] == "skipped" or result["text"].startswith("limit"))
     for (outcome, text), number in sorted(notes.items()):
         print(f"{number:5} {outcome}: {text}")
+
+
+def visit_all(options):
+    """(visits, reasons why other machines could not be visited)."""
+    visits, reasons = [], []
+    with tempfile.TemporaryDirectory(prefix="cgtree-tier-") as share:
+        os.chmod(share, 0o755)
+        build(options.build)
+        fill_share(share, options.build)
+        for machine in TIERS[options.tier]:
+            if options.machine and machine.name not in options.machine:
+                continue
+            visit = Visit(machine)
+            try:
+                visit.boot(share, options.places.split(","), options)
+            except Unavailable as reason:
+                reasons.append(f"{machine.name}: {reason}")
+                continue
+            visits.append(visit)
+            visit.print_failures()
+    return visits, reasons
+
+
+def print_summary(tier, visits, reasons):
+    """The table, what there is to know beside it, and the last line; the exit status."""
+    passed, failed, skipped = (sum(visit.count(outcome) for visit in visits) for outcome in ("passed", "failed", "skipped"))
+    cells = passed + failed + skipped
+    failed += sum(len(visit.broken) for visit in visits)
+    if cells + failed == 0:
+        print(f"skipped: {'; '.join(reasons)}")
+        return SKIP
+    print(f"\n{'':46}{'passed':>7}{'failed':>7}{'skipped':>8}")
+    for visit in visits:
+        visit.print_rows()
+    print()
+    print_notes(visits)
+    for reason in reasons:
+        print(f"skipped: {reason}")
+    print(f"{tier}: {cells} cells on {len(visits)} machines in {sum(visit.seconds for visit in visits):.0f} s")
+    print(f"{passed} passed, {failed} failed, {skipped + len(reasons)} skipped")
+    return 1 if failed else 0
 
 
 def main():
@@ -178,31 +219,12 @@ def main():
     parser.add_argument("--places", default=",".join(place.name for place in places.PLACES))
     parser.add_argument("words", nargs="*", metavar="WORD")
     options = parser.parse_intermixed_args()
-    visits = []
-    with tempfile.TemporaryDirectory(prefix="cgtree-tier-") as share:
-        os.chmod(share, 0o755)
-        try:
-            build(options.build)
-            fill_share(share, options.build)
-            for machine in TIERS[options.tier]:
-                if not options.machine or machine.name in options.machine:
-                    visits.append(Visit(machine))
-                    visits[-1].boot(share, options.places.split(","), options)
-                    visits[-1].print_failures()
-        except Unavailable as reason:
-            print(f"skipped: {reason}")
-            return SKIP
-    print(f"\n{'':46}{'passed':>7}{'failed':>7}{'skipped':>8}")
-    for visit in visits:
-        visit.print_rows()
-    print()
-    print_notes(visits)
-    passed, failed, skipped = (sum(visit.count(outcome) for visit in visits) for outcome in ("passed", "failed", "skipped"))
-    failed += sum(len(visit.broken) for visit in visits)
-    print(f"{options.tier}: {passed + failed + skipped} cells on {len(visits)} machines in"
-          f" {sum(visit.seconds for visit in visits):.0f} s")
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0 if passed else SKIP
+    try:
+        visits, reasons = visit_all(options)
+    except Unavailable as reason:
+        print(f"skipped: {reason}")
+        return SKIP
+    return print_summary(options.tier, visits, reasons)
 
 
 if __name__ == "__main__":
