@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+/* (F) What is resident for each `cgtree run`, while its command runs. */
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+/* The child of `parent` that is called `name`; 0: none. */
+static pid_t find_child(pid_t parent, const char *name) {
+        char path[64], comm[32];
+        int pid, found = 0;
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+        FILE *file = fopen(path, "re");
+        while (file && !found && fscanf(file, "%d", &pid) == 1) {
+                (void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+                FILE *other = fopen(path, "re");
+                if (other && fscanf(other, "%31s", comm) == 1 && strcmp(comm, name) == 0)
+                        found = pid;
+                if (other)
+                        (void)fclose(other);
+        }
+        if (file)
+                (void)fclose(file);
+        return found;
+}
+
+void part_memory(void) {
+        char fd[16];
+        int ready[2];
+        pid_t run;
+        if (pipe(ready) < 0)
+                die("pipe: %m");
+        (void)snprintf(fd, sizeof(fd), "%d", ready[1]);
+        const char *const argv[] = { bench.cgtree, "run", "-q", "--backend=subtree", "--", bench.payload, "forest", "1",
+                fd, NULL };
+        int r = posix_spawnp(&run, argv[0], NULL, NULL, (char **)(uintptr_t)argv, environ);
+        (void)close(ready[1]);
+        if (r != 0 || wait_ready(ready[0]) < 0) {
+                note("(F) no subtree here");
+                return;
+        }
+        (void)close(ready[0]);
+        (void)usleep(50000);
+        pid_t pids[] = { find_child(run, "cgtree-guard"), run };
+        static const char *const names[] = { "cgtree-guard", "cgtree run" };
+        static const double limits[] = { 200, 600 };
+        struct table *table = table_new("F", "memory while a command runs", "KiB");
+        for (size_t i = 0; i < 2; i++) {
+                double dirty, pss;
+                char what[96];
+                if (pids[i] == 0 || read_memory(pids[i], &dirty, &pss) < 0)
+                        continue;
+                row_add(table_row(table, "%s: private dirty", names[i]), dirty);
+                row_add(table_row(table, "%s: Pss", names[i]), pss);
+                (void)snprintf(what, sizeof(what), "%s: private dirty, KiB", names[i]);
+                table_expect(table, what, dirty, false, limits[i]);
+        }
+        table_print(table);
+        (void)kill(run, SIGTERM);
+        (void)waitpid(run, NULL, 0);
+}
