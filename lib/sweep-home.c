@@ -4,13 +4,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base.h"
 #include "identity.h"
 #include "sweep.h"
 
-#define PREFIX     "cgtree-"
-#define RETRY_USEC (100 * USEC_PER_MSEC)
+#define PREFIX             "cgtree-"
+#define RETRY_USEC         (100 * USEC_PER_MSEC)
+#define UNSTAMPED_AGE_USEC (10 * USEC_PER_SEC)
 
 void homes_done(struct homes *homes) {
         for (size_t i = 0; i < homes->n; i++)
@@ -75,14 +77,43 @@ int homes_add_own(struct homes *homes) {
 
 /* ---- what becomes of them ------------------------------------------------------------------------------- */
 
-/* Removing is all that is ever done to them: the kernel refuses where anybody lives. What is not stamped may be about to
- * be; its owner lives. */
-static bool is_left_over(const struct cgroup *home) {
+static uint64_t age_of(const struct cgroup *home) {
+        struct stat status;
+        uint64_t now = now_realtime_usec(), made;
+
+        if (fstat(home->fd, &status) < 0)
+                return 0;
+        made = (uint64_t)status.st_mtim.tv_sec * USEC_PER_SEC + (uint64_t)status.st_mtim.tv_nsec / 1000;
+        return made < now ? now - made : 0;
+}
+
+/* Without a stamp (its owner was killed before it set it, or the kernel has none) its name alone says whose it was. The number
+ * is one of a pid namespace that we do not know: hence the age; and an owner that lives makes its directory anew. */
+static bool is_of_dead_pid(const struct cgroup *home) {
+        const char *number = strrchr(home->path, '/') + 1 + strlen(PREFIX);
+        _cleanup_free_ char *digits = strndup(number, strcspn(number, "-"));
+        _cleanup_close_ int pidfd = -1;
+        pid_t pid;
+
+        if (!digits || parse_pid(digits, &pid) < 0 || age_of(home) < UNSTAMPED_AGE_USEC)
+                return false;
+        pidfd = pidfd_pin(pid);
+        return pidfd == -ESRCH || (pidfd >= 0 && pidfd_is_dead(pidfd) == 1);
+}
+
+static bool is_owner_gone(const struct cgroup *home) {
         struct record origin;
         const char *reason;
+        int r = identity_read_stamp(home, &origin);
 
-        return identity_read_stamp(home, &origin) >= 0 && identity_owner(&origin, &reason) == PROCESS_GONE &&
-               cgroup_is_populated(home) == 0 && !identity_check_end(home);
+        if (r >= 0)
+                return identity_owner(&origin, &reason) == PROCESS_GONE;
+        return (r == -ENODATA || r == -EOPNOTSUPP) && is_of_dead_pid(home);
+}
+
+/* Removing is all that is ever done to them: the kernel refuses where anybody lives. */
+static bool is_left_over(const struct cgroup *home) {
+        return is_owner_gone(home) && cgroup_is_populated(home) == 0 && !identity_check_end(home);
 }
 
 static void tidy_home(const struct cgroup *base, const char *name, bool dry_run, homes_fn fn, void *userdata) {
