@@ -300,6 +300,21 @@ int cgtree_watch_get_fd(cgtree_watch *watch);
  *  cgtree_sweep(). Returns the number of trees ended, 0 also where some could not be. */
 int cgtree_watch_dispatch(cgtree_watch *watch, cgtree_sweep_fn fn, void *userdata);
 
+/* ---- what this machine gives --------------------------------------------------------------------------- */
+
+enum cgtree_finding {
+        CGTREE_FINDING_GOOD,
+        CGTREE_FINDING_NOTE,    /* to be known; no guarantee is weaker for it */
+        CGTREE_FINDING_REDUCED, /* trees have the weaker guarantee */
+        CGTREE_FINDING_BROKEN,  /* no tree can be started */
+};
+/** Looks, and tries in cgroups of its own, what can be had here, where this process is; nothing stays. `fn` hears each finding: its
+ *  topic ("cgroup2", "kernel", "records", "placement" ...), what it is, and what could be done about it, in lines, or NULL.
+ *  Returns the worst. Forks without exec, and waits some seconds where a manager does not answer: for programs with one thread. */
+typedef void (*cgtree_examine_fn)(
+        void *userdata, const char *topic, enum cgtree_finding finding, const char *text, const char *advice);
+int cgtree_examine(const char *records, cgtree_examine_fn fn, void *userdata);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

@@ -31,7 +31,7 @@ LAYERS = [
     {"placement-subtree", "placement-group"},
     {"find"},
     {"sweep"},
-    {"watch"},
+    {"watch", "doctor"},
 ]
 # The one pair that knows each other: a tree lives in its owner's books, and the calls on it go through them. Only the
 # sources may look up like this; the headers keep to the rows.

@@ -14,6 +14,7 @@ static const char help[] = "Usage: cgtree VERB [OPTIONS] ...\n"
                            "  list                 show the trees that are recorded here\n"
                            "  sweep                end the trees whose owner is gone\n"
                            "  watch                the same, as it happens\n"
+                           "  doctor               what can be had here, and what would help\n"
                            "  help [VERB]          show this text, or that of a verb\n"
                            "\n"
                            "  -h, --help           show this text\n"
@@ -33,6 +34,7 @@ static const struct verb {
         { "list", cmd_list },
         { "sweep", cmd_sweep },
         { "watch", cmd_watch },
+        { "doctor", cmd_doctor },
         { "help", cmd_show_help },
 };
 
@@ -66,7 +68,7 @@ int main(int argc, char *argv[]) {
         const struct verb *verb;
 
         if (argc < 2)
-                return cmd_usage("", EXIT_STATUS_USAGE, "a VERB is missing: run, kill, list, sweep or watch");
+                return cmd_usage("", EXIT_STATUS_USAGE, "a VERB is missing: run, kill, list, sweep, watch or doctor");
         if (is_option(argv[1], "-h", "--help"))
                 return cmd_help(help);
         if (is_option(argv[1], "-V", "--version"))

@@ -12,6 +12,7 @@ int cmd_kill(int argc, char *argv[]);
 int cmd_list(int argc, char *argv[]);
 int cmd_sweep(int argc, char *argv[]);
 int cmd_watch(int argc, char *argv[]);
+int cmd_doctor(int argc, char *argv[]);
 
 /* Exit statuses of every verb but run. */
 enum {

@@ -8,6 +8,7 @@ comes from.  As root and as an unprivileged user in a delegated subtree.
 import argparse
 import sys
 
+import accept_doctor  # noqa: F401
 import accept_end  # noqa: F401  each of these adds its tests to the registry
 import accept_host  # noqa: F401
 import accept_run  # noqa: F401
