@@ -163,7 +163,7 @@ static size_t tear_down_free_trees(cgtree_owner *owner) {
         size_t n_busy = 0;
         for (cgtree_tree *tree = owner->trees, *next; tree; tree = next) {
                 next = tree->next;
-                if (tree_is_over(tree))
+                if (tree->unbooked)
                         continue;
                 if (tree->busy) {
                         n_busy++; /* nothing tells us when it is done */
@@ -181,7 +181,7 @@ static size_t tear_down_free_trees(cgtree_owner *owner) {
 static void kill_free_trees(cgtree_owner *owner) {
         for (cgtree_tree *tree = owner->trees, *next; tree; tree = next) {
                 next = tree->next;
-                if (tree->busy || tree_is_over(tree))
+                if (tree->busy || tree->unbooked)
                         continue;
                 tree_apply(tree, INPUT_KILL);
                 tree_step(tree);
@@ -189,10 +189,11 @@ static void kill_free_trees(cgtree_owner *owner) {
         }
 }
 
-/* A tree whose bound is over is not waited for any longer: the kernel does not let go of its members. */
+/* A tree whose bound is over is not waited for any longer: the kernel does not let go of its members. By the books, not
+ * by its state, which is its thread's while it is busy: that may have seen the end, and not have written it down yet. */
 static bool is_anything_ending(const cgtree_owner *owner) {
         for (const cgtree_tree *tree = owner->trees; tree; tree = tree->next)
-                if (!tree_is_over(tree) && !(tree->state == TREE_KILLING && tree->bound_told))
+                if (!tree->unbooked && !__atomic_load_n(&tree->bound_told, __ATOMIC_RELAXED))
                         return true;
         return false;
 }

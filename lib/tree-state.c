@@ -22,7 +22,7 @@ static void close_child_ends(cgtree_tree *tree) {
 
 static void begin_kill(cgtree_tree *tree) {
         tree->bound_until = usec_add(now_usec(), TREE_KILL_BOUND_USEC);
-        tree->bound_told = false;
+        __atomic_store_n(&tree->bound_told, false, __ATOMIC_RELAXED);
         tree->placement->begin_kill(tree);
 }
 
@@ -76,7 +76,7 @@ static void shorten_grace(cgtree_tree *tree) {
 }
 
 static void name_survivors(cgtree_tree *tree) {
-        tree->bound_told = true;
+        __atomic_store_n(&tree->bound_told, true, __ATOMIC_RELAXED);
         free(tree->survivors);
         tree->survivors = tree->placement->survivors(tree);
         owner_log(tree->owner, LOG_ERR, "tree %s lives on after SIGKILL: %s", tree->record.id,
