@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "owner.h"
+#include "process.h"
 #include "scratch.h"
 
 static const enum cgtree_placement placements[] = { CGTREE_PLACEMENT_SUBTREE, CGTREE_PLACEMENT_GROUP };
@@ -86,6 +87,11 @@ static inline cgtree_tree *owned_spawn_ready(cgtree_command *command, int *ret_o
         else
                 close(output);
         return tree;
+}
+
+static inline bool owned_can_pin(void) {
+        _cleanup_close_ int pidfd = pidfd_pin(getpid());
+        return pidfd >= 0;
 }
 
 static inline void owned_exit_is(cgtree_tree *tree, int wanted_code, int wanted_status) {

@@ -176,6 +176,7 @@ START_TEST(a_newborn_killed_by_the_kernel_is_born_again) {
                 for (int i = 0; i < 3; i++)
                         if (cgtree_run(owner, command, &code, &status) < 0 || status != 3)
                                 _exit(8);
+                cgtree_command_free(command);
                 _exit(cgtree_owner_close(owner, 0, LONG_USEC) == 0 && scratch_count(records) == 0 ? 0 : 7);
         }
         int status;
@@ -199,7 +200,10 @@ START_TEST(a_newborn_killed_on_purpose_stays_dead) {
         ck_assert_int_eq(flock(same.fd, LOCK_EX | LOCK_NB), 0);
         ck_assert_int_eq(cgroup_kill(&same), 0);
         ck_assert_int_eq(cgtree_tree_wait_empty(tree, LONG_USEC), 0);
-        ck_assert_int_eq(cgtree_tree_get_error(tree, NULL, NULL), -ECANCELED);
+        if (owner->no_clone_into) /* valgrind: its stub is the root already, and that was killed */
+                owned_exit_is(tree, CLD_KILLED, SIGKILL);
+        else
+                ck_assert_int_eq(cgtree_tree_get_error(tree, NULL, NULL), -ECANCELED);
         ck_assert_int_eq(cgroup_freeze(&owner->home.trees, false), 0);
         cgroup_done(&same);
         cgtree_tree_free(tree);

@@ -42,7 +42,8 @@ START_TEST(keeps_what_a_finished_command_left) {
         pid_t *pids;
         size_t n;
         ck_assert_int_eq(cgtree_tree_get_members(tree, &pids, &n), 0);
-        ck_assert_uint_ge(n, 1);
+        /* Who cannot be pinned (valgrind has no pidfd_open) is not counted by its marks alone. */
+        ck_assert_uint_ge(n, placement == CGTREE_PLACEMENT_SUBTREE || owned_can_pin());
         free(pids);
         ck_assert_int_eq(cgtree_tree_wait_empty(tree, 0), -ETIMEDOUT);
         ck_assert_uint_eq(scratch_count(records), 1);
@@ -231,8 +232,11 @@ END_TEST
 /* A program that reaps everything loses the status at most (kernels with PIDFD_INFO_EXIT tell it all the same). */
 START_TEST(settles_though_the_host_reaped_the_root) {
         owned_open(placements[_i]);
-        cgtree_tree *tree = owned_spawn("exit 7");
+        cgtree_command *command = owned_command("read x; exit 7");
+        cgtree_command_set_fd(command, 0, CGTREE_FD_PIPE);
+        cgtree_tree *tree = owned_spawn_command(command);
         pid_t root = cgtree_tree_get_root(tree);
+        close(cgtree_tree_take_fd(tree, 0));
         if (placement == CGTREE_PLACEMENT_SUBTREE)
                 ck_assert_int_eq(waitpid(-1, NULL, 0), root);
         else
