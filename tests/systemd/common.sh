@@ -51,6 +51,13 @@ is_made() {
   return 1
 }
 
+# wait_for PID: its exit status.  It goes with us, when we are told to go.
+wait_for() {
+  # shellcheck disable=SC2064  # this very one
+  trap "kill $1; wait $1; exit 143" TERM INT HUP
+  wait "$1"
+}
+
 stands() { [ "$(cat "$1/.made" 2>/dev/null)" = "${recipes[$1]}" ]; }
 
 made() {

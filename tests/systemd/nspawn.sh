@@ -42,8 +42,6 @@ clear_up() {
   rm -rf "$t"
 }
 trap clear_up EXIT
-trap 'exit 143' TERM
-trap 'exit 130' INT
 
 mkdir "$t/share"
 cp -a "$2/." "$t/share/"
@@ -58,7 +56,8 @@ unshare -m --propagation private bash -euc '
   exec env SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout --kill-after=5 "$limit" systemd-nspawn --quiet --register=no --keep-unit \
     --console=passive --volatile=overlay --hostname=testbed --machine=testbed -D "$image" --bind="$share":/mnt/share \
     --boot systemd.show_status=0
-' nspawn "$image" "$t/share" "${own%/}/$name" "$limit" </dev/null >"$t/console" 2>&1 || true
+' nspawn "$image" "$t/share" "${own%/}/$name" "$limit" </dev/null >"$t/console" 2>&1 &
+wait_for $! || true
 cat "$t/share/.out" 2>/dev/null || true
 rc=$(cat "$t/share/.rc" 2>/dev/null || true)
 [ -n "$rc" ] || { tail -40 "$t/console" >&2; fail "the container gave no exit status"; }

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,13 +50,26 @@ class Unavailable(Exception):
 
 def run_script(*command):
     """The last line that it prints; what it says goes to stderr as it comes."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    sys.stderr.write(done.stderr)
-    if done.returncode == SKIP:
-        raise Unavailable(done.stderr.strip().splitlines()[-1])
-    if done.returncode:
-        raise SystemExit(f"{command[0]} gave {done.returncode}")
-    return done.stdout.strip().splitlines()[-1]
+    code, text = run(*command)
+    if code:
+        raise SystemExit(f"{command[0]} gave {code}")
+    return text.strip().splitlines()[-1]
+
+
+def run(*command):
+    """(exit status, what it printed); what it says goes to stderr.  It goes with us, when we are told to go."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               errors="replace")
+    try:
+        out, said = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    sys.stderr.write(said)
+    if process.returncode == SKIP:
+        raise Unavailable(said.strip().splitlines()[-1])
+    return process.returncode, out
 
 
 def build(folder):
@@ -118,16 +132,12 @@ class Visit:
         command = shlex.join(["exec", "python3", "systemd/inside.py", "--share=/mnt/share", f"--places={','.join(names)}",
                               f"--part={options.part or self.machine.part}", *self.machine.options, *options.words])
         started = time.monotonic()
-        done = subprocess.run([*self.machine.boot, share, command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, errors="replace")
+        code, text = run(*self.machine.boot, share, command)
         self.seconds = time.monotonic() - started
-        for line in done.stdout.splitlines():
+        for line in text.splitlines():
             self.take(line)
-        sys.stderr.write(done.stderr)
-        if done.returncode == SKIP:
-            raise Unavailable(done.stderr.strip().splitlines()[-1])
-        if done.returncode or not self.guest:
-            self.broken.append(f"the machine gave {done.returncode}:\n{done.stdout[-2000:] if not self.guest else ''}")
+        if code or not self.guest:
+            self.broken.append(f"the machine gave {code}:\n{text[-2000:] if not self.guest else ''}")
         for name in names:
             if self.ends.get(name) not in (0, SKIP):
                 self.broken.append(f"{name} ended with {self.ends.get(name)}")
@@ -219,6 +229,7 @@ def main():
     parser.add_argument("--places", default=",".join(place.name for place in places.PLACES))
     parser.add_argument("words", nargs="*", metavar="WORD")
     options = parser.parse_intermixed_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         visits, reasons = visit_all(options)
     except Unavailable as reason:

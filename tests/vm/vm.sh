@@ -51,8 +51,8 @@ timeout --kill-after=5 "$limit" qemu-system-x86_64 -M q35 -accel tcg,thread=mult
   -drive id=share,file="$t/share.tar",format=raw,if=none,readonly=on -device virtio-blk-pci,drive=share \
   -device virtio-serial-pci \
   -chardev file,id=out,path="$t/out" -device virtserialport,chardev=out,name=out \
-  -chardev file,id=rc,path="$t/rc" -device virtserialport,chardev=rc,name=rc </dev/null >&2 ||
-  echo "$me: qemu ended with $?" >&2
+  -chardev file,id=rc,path="$t/rc" -device virtserialport,chardev=rc,name=rc </dev/null >&2 &
+wait_for $! || echo "$me: qemu ended with $?" >&2
 cat "$t/out"
 [ -z "$verbose" ] || cat "$t/console" >&2
 rc=$(tr -dc 0-9 <"$t/rc")
