@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 
 import cells  # noqa: E402
 import decisions  # noqa: E402
+import doctor  # noqa: E402
 import halfway  # noqa: E402
 import host as hosts  # noqa: E402
 import kernel  # noqa: E402
@@ -58,7 +59,7 @@ def main():
         say("RESULT", json.dumps(vars(result)))
 
     setting = decisions.Setting(place, options.systemd, cgtree, payloads)
-    decisions.run(setting, chosen(decisions.tests(place, options.brief) + limits.tests(place)), report)
+    decisions.run(setting, chosen(decisions.tests(place, options.brief) + doctor.tests(place) + limits.tests(place)), report)
     enter_cells()
     part, of = (int(number) for number in options.part.split("/"))
     tests = chosen(cells.tests(place, options.systemd, part, of) + halfway.tests(place, options.brief))
