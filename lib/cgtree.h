@@ -282,7 +282,8 @@ int cgtree_find(const char *records, const char *id_or_name, cgtree_tree **ret_t
 typedef int (*cgtree_list_fn)(void *userdata, cgtree_tree *tree, const char *file, const char *problem);
 int cgtree_list(const char *records, cgtree_list_fn fn, void *userdata);
 
-/** Ends the trees whose owner is provably gone. Blocks, bounded by `timeout_usec`. `fn` (may be NULL) hears each
+/** Ends the trees whose owner is provably gone. Blocks, bounded by `timeout_usec`: a grace that is longer is cut, unless
+ *  somebody else is ending that tree already. Trees are ended side by side, as many as RLIMIT_NOFILE lets. `fn` (may be NULL) hears each
  *  decision: "ended", "tidied" (nothing ran any more), "kept" (the owner lives), "skipped", "failed"; with dry_run "would
  *  end", "would tidy". `id` is that of the tree; of a bad record its file's name, of an empty directory that a dead owner
  *  has left its name. Returns how many trees were (or would be) ended. -EBADMSG: all judged, but some records were bad or
@@ -296,8 +297,9 @@ int cgtree_watch_new(const char *records, cgtree_watch **ret_watch);
 void cgtree_watch_free(cgtree_watch *watch);
 /** POLLIN while dispatch has something to do. Borrowed. */
 int cgtree_watch_get_fd(cgtree_watch *watch);
-/** Sweeps what is due, 20 ms after its owner's end: a living guard is faster. Blocks for that, 10 s at most. `fn` as of
- *  cgtree_sweep(). Returns the number of trees ended, 0 also where some could not be. */
+/** Sweeps what is due, 20 ms after its owner's end: a living guard is faster. Waits for nothing: trees are ended side by
+ *  side, each with its whole grace, from call to call. `fn` as of cgtree_sweep(). Returns the number of trees that were
+ *  seen to have ended, 0 also where some could not be. */
 int cgtree_watch_dispatch(cgtree_watch *watch, cgtree_sweep_fn fn, void *userdata);
 
 /* ---- what this machine gives --------------------------------------------------------------------------- */

@@ -41,7 +41,17 @@ enum identity_verdict identity_origin(const struct record *record, const char **
 }
 
 enum process_life identity_owner(const struct record *record, const char **ret_reason) {
-        switch (identity_origin(record, ret_reason)) {
+        struct record here = { 0 };
+
+        if (record_fill_place(&here) < 0) {
+                *ret_reason = "we cannot tell where we are ourselves";
+                return PROCESS_UNKNOWN;
+        }
+        return identity_owner_from(&here, record, ret_reason);
+}
+
+enum process_life identity_owner_from(const struct record *here, const struct record *record, const char **ret_reason) {
+        switch (compare_origin(record, here, ret_reason)) {
         case IDENTITY_NOTHING: return PROCESS_GONE;
         case IDENTITY_SKIP: return PROCESS_UNKNOWN;
         case IDENTITY_PROVEN:

@@ -18,6 +18,8 @@ enum identity_verdict identity_origin(const struct record *record, const char **
 
 /* The owner, by pidfd alone. What cannot be told (another namespace, no access) is UNKNOWN: to be treated as alive. */
 enum process_life identity_owner(const struct record *record, const char **ret_reason);
+/* The same by who judges many: `here` is of record_fill_place(). */
+enum process_life identity_owner_from(const struct record *here, const struct record *record, const char **ret_reason);
 
 /* The cgroup of a subtree: has the recorded inode, carries the id in its xattr (where the kernel has them), and is not the
  * root. Its absence proves something from the same cgroup namespace alone. *ret_cgroup is set if PROVEN. */

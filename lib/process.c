@@ -156,11 +156,26 @@ static enum process_life identity_compare(const struct process_identity *a, cons
         return PROCESS_UNKNOWN;
 }
 
+/* Where both have an inode nothing is left to be read. */
+static bool identify_by_inode(const struct process_identity *identity, enum process_life *ret_life) {
+        _cleanup_close_ int pidfd = identity->inode == 0 ? -1 : pidfd_pin(identity->pid);
+        struct process process = { .pidfd = pidfd };
+        uint64_t inode;
+
+        if (pidfd < 0 || pidfd_get_inode(pidfd, &inode) < 0)
+                return false;
+        *ret_life = inode == identity->inode ? process_life(&process) : PROCESS_GONE;
+        return true;
+}
+
 enum process_life process_identify(const struct process_identity *identity, struct process *ret_process) {
         struct process process = PROCESS_NONE;
         enum process_life life;
-        int r = process_open(identity->pid, &process);
+        int r;
 
+        if (!ret_process && identify_by_inode(identity, &life))
+                return life;
+        r = process_open(identity->pid, &process);
         if (r == -ENOSYS && kill(identity->pid, 0) < 0 && errno == ESRCH)
                 r = -ESRCH;
         if (r < 0)

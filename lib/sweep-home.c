@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,31 +15,26 @@
 #define RETRY_USEC         (100 * USEC_PER_MSEC)
 #define UNSTAMPED_AGE_USEC (10 * USEC_PER_SEC)
 
+static int compare_paths(const void *a, const void *b) {
+        return strcmp(a, b);
+}
+
 void homes_done(struct homes *homes) {
-        for (size_t i = 0; i < homes->n; i++)
-                cgroup_done(&homes->bases[i]);
-        free(homes->bases);
+        tdestroy(homes->bases, free);
         *homes = (struct homes){ 0 };
 }
 
 /* ---- which ---------------------------------------------------------------------------------------------- */
 
 /* Takes it over. */
-static int add_base(struct homes *homes, struct cgroup *base) {
-        struct cgroup *larger;
+static int add_base(struct homes *homes, char *path) {
+        char **known = tsearch(path, &homes->bases, compare_paths);
 
-        for (size_t i = 0; i < homes->n; i++)
-                if (homes->bases[i].id == base->id) {
-                        cgroup_done(base);
-                        return 0;
-                }
-        larger = reallocarray(homes->bases, homes->n + 1, sizeof(*larger));
-        if (!larger) {
-                cgroup_done(base);
+        if (!known || *known != path)
+                free(path);
+        if (!known)
                 return -ENOMEM;
-        }
-        homes->bases = larger;
-        homes->bases[homes->n++] = cgroup_take(base);
+        homes->last = *known;
         return 0;
 }
 
@@ -59,20 +55,25 @@ static char *base_of(const char *tree_path) {
 }
 
 int homes_add(struct homes *homes, const char *tree_path) {
-        _cleanup_free_ char *path = base_of(tree_path);
-        struct cgroup base = CGROUP_NONE;
+        char *path = base_of(tree_path);
 
-        for (size_t i = 0; path && i < homes->n; i++)
-                if (strcmp(homes->bases[i].path, path) == 0)
-                        return 0;
-        return !path || cgroup_open(path, &base) < 0 ? 0 : add_base(homes, &base);
+        /* Most have the same one. */
+        if (path && homes->last && strcmp(path, homes->last) == 0) {
+                free(path);
+                return 0;
+        }
+        return path ? add_base(homes, path) : 0;
 }
 
 int homes_add_own(struct homes *homes) {
         _cleanup_free_ char *reason = NULL;
         struct cgroup base = CGROUP_NONE;
+        int r = 0;
 
-        return base_open(secure_getenv("CGTREE_BASE"), &base, &reason) < 0 ? 0 : add_base(homes, &base);
+        if (base_open(secure_getenv("CGTREE_BASE"), &base, &reason) >= 0)
+                r = add_base(homes, take_pointer(&base.path));
+        cgroup_done(&base);
+        return r;
 }
 
 /* ---- what becomes of them ------------------------------------------------------------------------------- */
@@ -129,7 +130,13 @@ static void tidy_home(const struct cgroup *base, const char *name, bool dry_run,
         cgroup_done(&home);
 }
 
-static void tidy_base(const struct cgroup *base, bool dry_run, homes_fn fn, void *userdata) {
+struct tidying {
+        bool dry_run;
+        homes_fn fn;
+        void *userdata;
+};
+
+static void tidy_below(const struct cgroup *base, const struct tidying *tidying) {
         _cleanup_close_ int fd = openat(base->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
         struct dirent *entry;
@@ -139,10 +146,20 @@ static void tidy_base(const struct cgroup *base, bool dry_run, homes_fn fn, void
         take_fd(&fd); /* it belongs to dir now */
         while ((entry = readdir(dir)))
                 if (entry->d_type == DT_DIR && strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
-                        tidy_home(base, entry->d_name, dry_run, fn, userdata);
+                        tidy_home(base, entry->d_name, tidying->dry_run, tidying->fn, tidying->userdata);
+}
+
+static void tidy_base(const void *node, VISIT visit, void *tidying) {
+        struct cgroup base = CGROUP_NONE;
+
+        if ((visit != postorder && visit != leaf) || cgroup_open(*(char *const *)node, &base) < 0)
+                return;
+        tidy_below(&base, tidying);
+        cgroup_done(&base);
 }
 
 void homes_tidy(const struct homes *homes, bool dry_run, homes_fn fn, void *userdata) {
-        for (size_t i = 0; i < homes->n; i++)
-                tidy_base(&homes->bases[i], dry_run, fn, userdata);
+        struct tidying tidying = { .dry_run = dry_run, .fn = fn, .userdata = userdata };
+
+        twalk_r(homes->bases, tidy_base, &tidying);
 }

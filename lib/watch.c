@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -8,19 +9,17 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "find.h"
 #include "identity.h"
 #include "records.h"
+#include "sweep.h"
 
 /* Sweep as things happen: inotify tells of new records, a pidfd of each owner's end. Nothing is polled while nothing happens. */
 
 #define GUARD_PATIENCE_USEC (20 * USEC_PER_MSEC) /* a living guard needs a tenth of it */
-#define SWEEP_BOUND_USEC    (10 * USEC_PER_SEC)
 #define EVENTS_AT_ONCE      64
 
 struct watched_owner {
         struct process process;
-        struct watched_owner *next;
 };
 
 struct watched_directory {
@@ -32,7 +31,9 @@ struct cgtree_watch {
         int poll_fd, inotify_fd, timer_fd;
         struct watched_directory *directories;
         size_t n_directories;
-        struct watched_owner *owners; /* that live */
+        void *owners; /* search.h: that live */
+        struct doomed_list doomed;
+        bool look_again; /* some were ended: they leave empty directories */
         uint64_t sweep_at;
         bool reload; /* a directory was replaced */
 };
@@ -51,47 +52,60 @@ static void sweep_at(cgtree_watch *watch, uint64_t when) {
 
 /* ---- owners -------------------------------------------------------------------------------------------------- */
 
-static bool knows_owner(const cgtree_watch *watch, const struct process_identity *identity) {
-        for (const struct watched_owner *owner = watch->owners; owner; owner = owner->next)
-                if (owner->process.identity.pid == identity->pid &&
-                        owner->process.identity.start_time == identity->start_time &&
-                        owner->process.identity.inode == identity->inode)
-                        return true;
-        return false;
+static int compare_owners(const void *a, const void *b) {
+        const struct process_identity *x = &((const struct watched_owner *)a)->process.identity,
+                                      *y = &((const struct watched_owner *)b)->process.identity;
+
+        if (x->pid != y->pid)
+                return x->pid < y->pid ? -1 : 1;
+        if (x->start_time != y->start_time)
+                return x->start_time < y->start_time ? -1 : 1;
+        return x->inode == y->inode ? 0 : x->inode < y->inode ? -1 : 1;
+}
+
+static void free_owner(void *pointer) {
+        struct watched_owner *owner = pointer;
+        process_done(&owner->process);
+        free(owner);
+}
+
+/* What cannot be told is for the sweep to say. */
+static void pin_owner(cgtree_watch *watch, struct watched_owner *owner) {
+        struct process_identity recorded = owner->process.identity;
+        enum process_life life = process_identify(&recorded, &owner->process);
+        owner->process.identity = recorded;
+        struct epoll_event event = { .events = EPOLLIN, .data.ptr = owner };
+        if (life == PROCESS_ALIVE && epoll_ctl(watch->poll_fd, EPOLL_CTL_ADD, owner->process.pidfd, &event) >= 0)
+                return;
+        if (life != PROCESS_ALIVE)
+                sweep_at(watch, now_usec() + GUARD_PATIENCE_USEC);
+        (void)tdelete(owner, &watch->owners, compare_owners);
+        free_owner(owner);
 }
 
 static int add_owner(cgtree_watch *watch, const struct record *record) {
         const char *reason;
-        if (identity_origin(record, &reason) != IDENTITY_PROVEN || knows_owner(watch, &record->owner))
+        if (identity_origin(record, &reason) != IDENTITY_PROVEN)
                 return 0;
-        struct watched_owner *owner = calloc(1, sizeof(*owner));
+        struct watched_owner *owner = malloc(sizeof(*owner));
         if (!owner)
                 return -ENOMEM;
-        enum process_life life = process_identify(&record->owner, &owner->process);
-        struct epoll_event event = { .events = EPOLLIN, .data.ptr = owner };
-        if (life != PROCESS_ALIVE || epoll_ctl(watch->poll_fd, EPOLL_CTL_ADD, owner->process.pidfd, &event) < 0) {
-                /* What cannot be told is for the sweep to say. */
-                if (life != PROCESS_ALIVE)
-                        sweep_at(watch, now_usec() + GUARD_PATIENCE_USEC);
-                else
-                        process_done(&owner->process);
+        owner->process = (struct process){ .identity = record->owner, .pidfd = -1 };
+        struct watched_owner **known = tsearch(owner, &watch->owners, compare_owners);
+        if (!known || *known != owner) {
                 free(owner);
-                return 0;
+                return known ? 0 : -ENOMEM;
         }
-        owner->process.identity = record->owner;
-        owner->next = watch->owners;
-        watch->owners = owner;
+        pin_owner(watch, owner);
         return 0;
 }
 
-static void remove_owner(cgtree_watch *watch, struct watched_owner *gone) {
-        for (struct watched_owner **owner = &watch->owners; *owner; owner = &(*owner)->next)
-                if (*owner == gone) {
-                        *owner = gone->next;
-                        break;
-                }
-        process_done(&gone->process);
-        free(gone);
+static void owner_has_ended(cgtree_watch *watch, struct watched_owner *owner) {
+        /* Closing it is not enough: a child that somebody has forked may have it still. */
+        (void)epoll_ctl(watch->poll_fd, EPOLL_CTL_DEL, owner->process.pidfd, NULL);
+        (void)tdelete(owner, &watch->owners, compare_owners);
+        free_owner(owner);
+        sweep_at(watch, now_usec() + GUARD_PATIENCE_USEC);
 }
 
 /* ---- directories --------------------------------------------------------------------------------------------- */
@@ -201,10 +215,12 @@ int cgtree_watch_new(const char *records, cgtree_watch **ret_watch) {
         if (!watch)
                 return -ENOMEM;
         watch->poll_fd = watch->inotify_fd = watch->timer_fd = -1;
+        watch->doomed = (struct doomed_list)DOOMED_NONE;
         watch->sweep_at = USEC_FOREVER;
         int r = records && !(watch->records = strdup(records)) ? -ENOMEM : open_descriptors(watch);
         if (r >= 0)
                 r = load(watch);
+        watch->doomed.poll_fd = watch->poll_fd;
         if (r < 0)
                 cgtree_watch_free(watch);
         else
@@ -215,8 +231,8 @@ int cgtree_watch_new(const char *records, cgtree_watch **ret_watch) {
 void cgtree_watch_free(cgtree_watch *watch) {
         if (!watch)
                 return;
-        while (watch->owners)
-                remove_owner(watch, watch->owners);
+        doomed_done(&watch->doomed);
+        tdestroy(watch->owners, free_owner);
         forget_directories(watch);
         close_fd(&watch->timer_fd);
         close_fd(&watch->inotify_fd);
@@ -229,36 +245,61 @@ int cgtree_watch_get_fd(cgtree_watch *watch) {
         return watch ? watch->poll_fd : -EINVAL;
 }
 
+static struct doomed *find_doomed(const cgtree_watch *watch, const void *pointer) {
+        struct doomed *doomed = watch->doomed.first;
+        while (doomed && doomed != pointer)
+                doomed = doomed->next;
+        return doomed;
+}
+
 static void hear(cgtree_watch *watch) {
         struct epoll_event events[EVENTS_AT_ONCE];
+        struct doomed *doomed;
         int n;
         do {
                 n = epoll_wait(watch->poll_fd, events, EVENTS_AT_ONCE, 0);
                 for (int i = 0; i < n; i++) {
                         if (events[i].data.ptr == &watch->inotify_fd)
                                 hear_directories(watch);
-                        else if (events[i].data.ptr != &watch->timer_fd) {
-                                remove_owner(watch, events[i].data.ptr);
-                                sweep_at(watch, now_usec() + GUARD_PATIENCE_USEC);
-                        }
+                        else if (events[i].data.ptr == &watch->timer_fd)
+                                continue;
+                        else if ((doomed = find_doomed(watch, events[i].data.ptr)))
+                                doomed->due = true;
+                        else
+                                owner_has_ended(watch, events[i].data.ptr);
                 }
-        } while (n == EVENTS_AT_ONCE);
+        } while (n == EVENTS_AT_ONCE && watch->doomed.n == 0);
 }
 
-int cgtree_watch_dispatch(cgtree_watch *watch, cgtree_sweep_fn fn, void *userdata) {
-        if (!watch)
-                return -EINVAL;
-        hear(watch);
-        if (watch->reload) {
-                int r = load(watch);
-                if (r < 0)
-                        return r;
+static void step_doomed(cgtree_watch *watch, struct report *report) {
+        size_t n = watch->doomed.n;
+        doomed_step(&watch->doomed, report);
+        /* Not for those that cannot be ended: that would go on for ever. */
+        if (watch->doomed.n < n && !report->problem)
+                watch->look_again = true;
+        if (watch->look_again && watch->doomed.n == 0) {
+                watch->look_again = false;
+                sweep_at(watch, now_usec());
         }
-        if (now_usec() < watch->sweep_at)
-                return 0;
+}
+
+static int look(cgtree_watch *watch, struct report *report) {
         uint64_t expired;
         (void)!read(watch->timer_fd, &expired, sizeof(expired));
         watch->sweep_at = USEC_FOREVER;
-        int r = cgtree_sweep(watch->records, false, SWEEP_BOUND_USEC, fn, userdata);
-        return r == -EBADMSG ? 0 : r;
+        return sweep_look(watch->records, &watch->doomed, report);
+}
+
+int cgtree_watch_dispatch(cgtree_watch *watch, cgtree_sweep_fn fn, void *userdata) {
+        struct report report = { .fn = fn, .userdata = userdata };
+        int r = 0;
+        if (!watch)
+                return -EINVAL;
+        hear(watch);
+        if (watch->reload)
+                r = load(watch);
+        step_doomed(watch, &report);
+        if (r >= 0 && now_usec() >= watch->sweep_at)
+                r = look(watch, &report);
+        return r < 0 ? r : (int)report.n_ended;
 }

@@ -31,7 +31,7 @@ static const char help[] = "Usage: cgtree sweep [OPTIONS]\n"
                            "Exit status: 0 all well, 1 something could not be swept or a record is bad, 2 wrong\n"
                            "usage.\n";
 
-/* For the graces of trees whose owner wanted one after its death. */
+/* Longer graces are cut. */
 #define SWEEP_BOUND_USEC UINT64_C(60000000)
 
 enum {
@@ -114,6 +114,7 @@ static int output_json(struct sweep *sweep) {
 static int sweep_trees(struct sweep *sweep) {
         int r, swept;
 
+        cmd_raise_descriptor_limit(); /* some for each tree */
         /* A reader that goes away does not leave half of it undone. */
         signal(SIGPIPE, SIG_IGN);
         if (sweep->json && !(sweep->decisions = cJSON_CreateArray()))

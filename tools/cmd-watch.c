@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,16 +42,6 @@ static const struct option long_options[] = {
 static void on_decision(void *userdata, const char *id, const char *decision, const char *reason) {
         (void)userdata;
         (void)decision_print(id ? id : "-", decision, reason ? reason : "");
-}
-
-/* One descriptor for each owner. */
-static void raise_descriptor_limit(void) {
-        struct rlimit limit;
-
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-                return;
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int take_signals(void) {
@@ -96,7 +85,7 @@ static int watch_trees(const char *records) {
         cgtree_watch *watch = NULL;
         int signals = take_signals(), r = signals;
 
-        raise_descriptor_limit();
+        cmd_raise_descriptor_limit(); /* one for each owner */
         if (r >= 0)
                 r = cgtree_watch_new(records, &watch);
         if (r >= 0)

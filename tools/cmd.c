@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "duration.h"
 #include "message.h"
@@ -68,6 +69,15 @@ int cmd_signal(const char *verb, int status, const char *value, int *ret_signal)
                 return cmd_usage(verb, status, "--signal: '%s' is not a signal like TERM or 15", value);
         *ret_signal = number;
         return 0;
+}
+
+void cmd_raise_descriptor_limit(void) {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+                return;
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 const char *cmd_placement_name(enum cgtree_placement placement) {

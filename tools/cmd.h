@@ -35,5 +35,8 @@ int cmd_bad_option(const char *verb, int status, char *argv[], int found, const 
 int cmd_duration(const char *verb, int status, const char *option, const char *value, uint64_t *ret_usec);
 int cmd_signal(const char *verb, int status, const char *value, int *ret_signal);
 
+/* As many descriptors as this user may have. */
+void cmd_raise_descriptor_limit(void);
+
 /* As --backend spells it. */
 const char *cmd_placement_name(enum cgtree_placement placement);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "identity.h"
+#include "owner.h"
 #include "records.h"
 #include "scratch.h"
 
@@ -184,10 +185,18 @@ struct keeper {
         const char *records, *script, *name;
         enum cgtree_placement placement;
         uint64_t death_grace_usec;
+        bool lose_guard; /* it is killed as soon as the tree runs */
         int tree_output; /* the tree's standard output */
 };
 
 static const struct keeper *keeper_wanted;
+
+static inline void keeper_lose_guard(const cgtree_owner *owner) {
+        struct pollfd guard = { .fd = owner->home.guard.pidfd, .events = POLLIN };
+
+        if (pidfd_signal(guard.fd, SIGKILL) < 0 || poll(&guard, 1, ORPHAN_BOUND_MSEC) != 1)
+                _exit(1);
+}
 
 static inline void keeper_run(void) {
         const struct keeper *keeper = keeper_wanted;
@@ -219,6 +228,8 @@ static inline void keeper_run(void) {
                 fprintf(stderr, "the keeper failed: %s\n", strerror(-r));
                 _exit(1);
         }
+        if (keeper->lose_guard)
+                keeper_lose_guard(owner);
         close(keeper->tree_output);
 }
 

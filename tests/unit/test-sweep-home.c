@@ -3,15 +3,15 @@
 
 /* ---- directories that owners left ----------------------------------------------------------------------- */
 
-struct home {
+struct left_home {
         char *name, *path;
         struct cgroup trees;
 };
 
 /* Without a record. */
-static struct home home_new(const struct cgroup *where, struct process_identity owner) {
+static struct left_home left_home_new(const struct cgroup *where, struct process_identity owner) {
         struct record record = orphan_record(where);
-        struct home home = { .trees = CGROUP_NONE };
+        struct left_home home = { .trees = CGROUP_NONE };
 
         record.owner = owner;
         make_home(where, &record, &home.trees);
@@ -21,14 +21,14 @@ static struct home home_new(const struct cgroup *where, struct process_identity 
         return home;
 }
 
-static void home_done(struct home *home) {
+static void left_home_done(struct left_home *home) {
         cgroup_done(&home->trees);
         free(home->name);
         free(home->path);
 }
 
 START_TEST(test_leftover_home) {
-        struct home home = home_new(&base, dead_owner);
+        struct left_home home = left_home_new(&base, dead_owner);
         struct cgroup tree = CGROUP_NONE, deeper = CGROUP_NONE;
         struct heard heard = { 0 };
 
@@ -45,11 +45,11 @@ START_TEST(test_leftover_home) {
         ck_assert_uint_eq(heard.n, 0);
         cgroup_done(&deeper);
         cgroup_done(&tree);
-        home_done(&home);
+        left_home_done(&home);
 }
 END_TEST
 
-static void set_stamp(const struct home *home, const char *stamp) {
+static void set_stamp(const struct left_home *home, const char *stamp) {
         struct cgroup cgroup = CGROUP_NONE;
 
         ck_assert_int_eq(cgroup_open(home->path, &cgroup), 0);
@@ -58,9 +58,9 @@ static void set_stamp(const struct home *home, const char *stamp) {
 }
 
 START_TEST(test_homes_that_stay) {
-        struct home living = home_new(&base, identity_of(canary.pid)), bad = home_new(&base, dead_owner),
-                    populated = home_new(&base, dead_owner), above = home_new(&base, dead_owner),
-                    below = home_new(&above.trees, identity_of(canary.pid));
+        struct left_home living = left_home_new(&base, identity_of(canary.pid)), bad = left_home_new(&base, dead_owner),
+                         populated = left_home_new(&base, dead_owner), above = left_home_new(&base, dead_owner),
+                         below = left_home_new(&above.trees, identity_of(canary.pid));
         struct member member = member_start(&populated.trees, NULL);
         struct cgroup unstamped = CGROUP_NONE, other = CGROUP_NONE;
         _cleanup_free_ char *stamp = NULL;
@@ -84,11 +84,11 @@ START_TEST(test_homes_that_stay) {
         cgroup_done(&unstamped);
         cgroup_done(&other);
         record_done(&origin);
-        home_done(&living);
-        home_done(&bad);
-        home_done(&populated);
-        home_done(&above);
-        home_done(&below);
+        left_home_done(&living);
+        left_home_done(&bad);
+        left_home_done(&populated);
+        left_home_done(&above);
+        left_home_done(&below);
 }
 END_TEST
 
@@ -96,15 +96,15 @@ END_TEST
 START_TEST(test_homes_of_other_bases) {
         struct cgroup other = CGROUP_NONE;
         struct orphan orphan;
-        struct home home;
+        struct left_home home;
 
         ck_assert_int_eq(cgroup_create(&base, "other", &other), 0);
         orphan = orphan_in(&other, 0);
-        home = home_new(&other, dead_owner);
+        home = left_home_new(&other, dead_owner);
         ck_assert_uint_eq(sweep(0).n, 2);
         assert_gone(&orphan);
         ck_assert(!exists(home.path));
-        home_done(&home);
+        left_home_done(&home);
         orphan_done(&orphan);
         cgroup_done(&other);
 }
@@ -189,7 +189,7 @@ END_TEST
 
 START_TEST(test_outer_tree_with_the_trees_of_a_living_stranger) {
         struct orphan outer = orphan_new();
-        struct home home = home_new(&outer.cgroup, identity_of(canary.pid));
+        struct left_home home = left_home_new(&outer.cgroup, identity_of(canary.pid));
         struct member member = member_start(&outer.cgroup, NULL);
         struct heard heard = sweep(-EBADMSG);
 
@@ -197,7 +197,7 @@ START_TEST(test_outer_tree_with_the_trees_of_a_living_stranger) {
         ck_assert(member_lives(&member));
         assert_untouched(&outer);
         member_end(&member);
-        home_done(&home);
+        left_home_done(&home);
         orphan_done(&outer);
 }
 END_TEST
