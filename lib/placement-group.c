@@ -143,8 +143,16 @@ static bool group_look_root(cgtree_tree *tree) {
         return tree->outside && tree_reap_root(tree);
 }
 
+static void reap_reaper(cgtree_tree *tree) {
+        siginfo_t info = { 0 };
+        if (tree->gate.pidfd >= 0 && !tree->found)
+                (void)waitid(P_PIDFD, (id_t)tree->gate.pidfd, &info, WEXITED | WNOHANG);
+}
+
 /* Only reached when the reaper does not do it: members by their marks, again and again at growing intervals. */
 static int look_from_outside(cgtree_tree *tree) {
+        /* Where there are no pidfds (valgrind, filters) a zombie of ours would be taken for a reaper that lives. */
+        reap_reaper(tree);
         if (group_is_empty(&tree->record) == 1)
                 return 1;
         if (tree->state == TREE_KILLING)
@@ -154,12 +162,6 @@ static int look_from_outside(cgtree_tree *tree) {
                 tree->look_interval = OUTSIDE_LOOK_MAX_USEC;
         tree_wake_at(tree, now_usec() + tree->look_interval);
         return 0;
-}
-
-static void reap_reaper(cgtree_tree *tree) {
-        siginfo_t info = { 0 };
-        if (tree->gate.pidfd >= 0 && !tree->found)
-                (void)waitid(P_PIDFD, (id_t)tree->gate.pidfd, &info, WEXITED | WNOHANG);
 }
 
 static int group_look_empty(cgtree_tree *tree) {
