@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "record.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "json.h"
 
 #define LABEL_MAX  255       /* bytes kept of a command's name */
 #define FIELDS_MAX 256       /* of one object: far more than any version will have */
@@ -216,79 +216,78 @@ static char *make_label(const char *text) {
         return label;
 }
 
-static bool add_label(struct json_writer *out, const char *key, const char *text) {
+static bool add_string(cJSON *object, const char *key, const char *text) {
+        return text ? cJSON_AddStringToObject(object, key, text) : cJSON_AddNullToObject(object, key);
+}
+
+static bool add_label(cJSON *object, const char *key, const char *text) {
         _cleanup_free_ char *label = text ? make_label(text) : NULL;
 
-        json_add_string(out, key, label);
-        return label || !text;
+        return (label || !text) && add_string(object, key, label);
 }
 
-static void add_known(struct json_writer *out, const char *key, uint64_t number) {
-        if (number)
-                json_add_number(out, key, number);
-        else
-                json_add_string(out, key, NULL);
+/* Raw text: cJSON's own numbers are doubles, exact up to 2^53 only. */
+static bool add_number(cJSON *object, const char *key, uint64_t number) {
+        char text[32];
+
+        snprintf(text, sizeof(text), "%" PRIu64, number);
+        return cJSON_AddRawToObject(object, key, text);
 }
 
-static void add_process(struct json_writer *out, const struct process_identity *identity) {
-        json_add_number(out, "pid", (uint64_t)identity->pid);
-        add_known(out, "start_time", identity->start_time);
-        add_known(out, "pidfd_inode", identity->inode);
+static bool add_known(cJSON *object, const char *key, uint64_t number) {
+        return number ? add_number(object, key, number) : cJSON_AddNullToObject(object, key) != NULL;
 }
 
-static void add_group(struct json_writer *out, const struct record *record) {
-        if (record->placement != CGTREE_PLACEMENT_GROUP) {
-                json_add_string(out, "group", NULL);
-                return;
-        }
-        json_begin_object(out, "group");
-        json_add_number(out, "pgid", (uint64_t)record->group.leader.pid);
-        add_known(out, "start_time", record->group.leader.start_time);
-        add_known(out, "leader_inode", record->group.leader.inode);
-        add_known(out, "birth_cgroup_id", record->group.birth_cgroup_id);
-        json_begin_object(out, "reaper");
-        add_process(out, &record->group.reaper);
-        json_end_object(out);
-        json_add_string(out, "lineage", record->group.lineage);
-        json_end_object(out);
+static bool add_process(cJSON *object, const struct process_identity *identity) {
+        return add_number(object, "pid", (uint64_t)identity->pid) &&
+               add_known(object, "start_time", identity->start_time) &&
+               add_known(object, "pidfd_inode", identity->inode);
 }
 
-static bool add_all(struct json_writer *out, const struct record *record) {
-        bool group = record->placement == CGTREE_PLACEMENT_GROUP, labelled;
+static bool add_group(cJSON *root, const struct record *record) {
+        cJSON *group, *reaper;
 
-        json_begin_object(out, NULL);
-        json_add_number(out, "version", RECORD_VERSION);
-        json_add_string(out, "id", record->id);
-        json_add_string(out, "name", record->name);
-        json_add_string(out, "lifetime", "owner");
-        json_add_string(out, "boot_id", record->boot_id);
-        add_known(out, "pid_namespace", record->pid_namespace);
-        add_known(out, "cgroup_namespace", record->cgroup_namespace);
-        json_begin_object(out, "owner");
-        add_process(out, &record->owner);
-        labelled = add_label(out, "comm", record->owner_comm);
-        json_end_object(out);
-        json_add_string(out, "backend", group ? "group" : "subtree");
-        json_add_string(out, "cgroup", record->cgroup);
-        add_known(out, "cgroup_id", record->cgroup_id);
-        json_add_string(out, "unit", NULL);
-        json_add_string(out, "manager", NULL);
-        add_group(out, record);
-        json_add_number(out, "grace_usec", record->grace_usec);
-        json_add_number(out, "owner_death_grace_usec", record->owner_death_grace_usec);
-        json_add_number(out, "created_usec", record->created_usec);
-        labelled = add_label(out, "command", record->command) && labelled;
-        json_end_object(out);
-        return labelled;
+        if (record->placement != CGTREE_PLACEMENT_GROUP)
+                return cJSON_AddNullToObject(root, "group");
+        group = cJSON_AddObjectToObject(root, "group");
+        if (!group || !add_number(group, "pgid", (uint64_t)record->group.leader.pid) ||
+                !add_known(group, "start_time", record->group.leader.start_time) ||
+                !add_known(group, "leader_inode", record->group.leader.inode) ||
+                !add_known(group, "birth_cgroup_id", record->group.birth_cgroup_id))
+                return false;
+        reaper = cJSON_AddObjectToObject(group, "reaper");
+        return reaper && add_process(reaper, &record->group.reaper) &&
+               add_string(group, "lineage", record->group.lineage);
+}
+
+static bool add_all(cJSON *root, const struct record *record) {
+        bool group = record->placement == CGTREE_PLACEMENT_GROUP;
+        cJSON *owner;
+
+        if (!add_number(root, "version", RECORD_VERSION) || !add_string(root, "id", record->id) ||
+                !add_string(root, "name", record->name) || !add_string(root, "lifetime", "owner") ||
+                !add_string(root, "boot_id", record->boot_id) ||
+                !add_known(root, "pid_namespace", record->pid_namespace) ||
+                !add_known(root, "cgroup_namespace", record->cgroup_namespace))
+                return false;
+        owner = cJSON_AddObjectToObject(root, "owner");
+        return owner && add_process(owner, &record->owner) && add_label(owner, "comm", record->owner_comm) &&
+               add_string(root, "backend", group ? "group" : "subtree") && add_string(root, "cgroup", record->cgroup) &&
+               add_known(root, "cgroup_id", record->cgroup_id) && add_string(root, "unit", NULL) &&
+               add_string(root, "manager", NULL) && add_group(root, record) &&
+               add_number(root, "grace_usec", record->grace_usec) &&
+               add_number(root, "owner_death_grace_usec", record->owner_death_grace_usec) &&
+               add_number(root, "created_usec", record->created_usec) && add_label(root, "command", record->command);
 }
 
 int record_format(const struct record *record, char **ret_text) {
-        struct json_writer out = { 0 };
-        bool complete = add_all(&out, record);
-        _cleanup_free_ char *text = NULL;
-        int r = json_finish(&out, &text);
+        cJSON *root = cJSON_CreateObject();
+        char *json = root && add_all(root, record) ? cJSON_PrintUnformatted(root) : NULL;
+        _cleanup_free_ char *text = json ? format("%s\n", json) : NULL;
 
-        if (r < 0 || !complete)
+        cJSON_free(json);
+        cJSON_Delete(root);
+        if (!text)
                 return -ENOMEM;
         if (strlen(text) > RECORD_MAX_SIZE)
                 return -EMSGSIZE;
@@ -298,9 +297,72 @@ int record_format(const struct record *record, char **ret_text) {
 
 /* ---- from JSON ------------------------------------------------------------------------------------------ */
 
+/* cJSON keeps a number as a double and forgets its text. So numbers reach it as strings that begin with this byte, which
+ * no string of JSON can hold as it is, and which no string of ours begins with. */
+#define NUMBER_MARK '\x01'
+
+static bool is_json_space(char c) {
+        return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Copies one string literal, quotes included. NULL: not one, or one that holds a NUL or would pass for a number. */
+static const char *copy_string(const char *in, char **out) {
+        *(*out)++ = *in++;
+        if (strncmp(in, "\\u0001", 6) == 0)
+                return NULL;
+        for (; *in != '"'; in++) {
+                if ((unsigned char)*in < ' ' || strncmp(in, "\\u0000", 6) == 0)
+                        return NULL;
+                *(*out)++ = *in;
+                if (*in == '\\') {
+                        in++;
+                        if ((unsigned char)*in < ' ')
+                                return NULL;
+                        *(*out)++ = *in;
+                }
+        }
+        *(*out)++ = *in++;
+        return in;
+}
+
+/* Copies one number as a marked string. NULL: it is used as a key. */
+static const char *copy_number(const char *in, char **out) {
+        size_t length = strspn(in, "0123456789+-.eE");
+
+        *(*out)++ = '"';
+        *(*out)++ = NUMBER_MARK;
+        memcpy(*out, in, length);
+        *out += length;
+        *(*out)++ = '"';
+        for (in += length; is_json_space(*in);)
+                in++;
+        return *in == ':' ? NULL : in;
+}
+
+static int parse_json(const char *text, cJSON **ret_root) {
+        _cleanup_free_ char *marked = malloc(strlen(text) * 4 + 1);
+        char *out = marked;
+
+        if (!marked)
+                return -ENOMEM;
+        for (const char *in = text; *in;) {
+                if (*in == '"')
+                        in = copy_string(in, &out);
+                else if (*in == '-' || (*in >= '0' && *in <= '9'))
+                        in = copy_number(in, &out);
+                else
+                        *out++ = *in++;
+                if (!in)
+                        return -EBADMSG;
+        }
+        *out = '\0';
+        *ret_root = cJSON_ParseWithOpts(marked, NULL, true);
+        return *ret_root ? 0 : -EBADMSG;
+}
+
 /* One object that is being read. The first thing that is wrong stands. */
 struct reader {
-        const struct json_value *object;
+        const cJSON *object;
         const char *problem;
         bool out_of_memory;
 };
@@ -311,43 +373,43 @@ static void reader_fail(struct reader *reader, const char *problem) {
 }
 
 /* What the last of two equal keys says differs from reader to reader: so there may be no such two. */
-static void reader_enter(struct reader *reader, const struct json_value *object) {
+static void reader_enter(struct reader *reader, const cJSON *object) {
         size_t n = 0;
 
-        reader->object = object && object->type == JSON_OBJECT ? object : NULL;
+        reader->object = cJSON_IsObject(object) ? object : NULL;
         if (!reader->object) {
                 if (object)
                         reader_fail(reader, "a field is of the wrong type");
                 return;
         }
-        for (const struct json_value *a = object->child; a; a = a->next) {
+        for (const cJSON *a = object->child; a; a = a->next) {
                 if (++n > FIELDS_MAX) {
                         reader_fail(reader, "it has more fields than any record");
                         return;
                 }
-                for (const struct json_value *b = a->next; b && n <= FIELDS_MAX; b = b->next)
-                        if (strcmp(a->key, b->key) == 0)
+                for (const cJSON *b = a->next; b && n <= FIELDS_MAX; b = b->next)
+                        if (strcmp(a->string, b->string) == 0)
                                 reader_fail(reader, "a field is given twice");
         }
 }
 
 /* NULL: missing, or null. */
-static const struct json_value *reader_find(const struct reader *reader, const char *key) {
-        const struct json_value *item = json_find(reader->object, key);
+static const cJSON *reader_find(const struct reader *reader, const char *key) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(reader->object, key);
 
-        return item && item->type == JSON_NULL ? NULL : item;
+        return cJSON_IsNull(item) ? NULL : item;
 }
 
 static const char *read_text(struct reader *reader, const char *key) {
-        const struct json_value *item = reader_find(reader, key);
+        const cJSON *item = reader_find(reader, key);
 
         if (!item)
                 return NULL;
-        if (item->type != JSON_STRING) {
+        if (!cJSON_IsString(item) || item->valuestring[0] == NUMBER_MARK) {
                 reader_fail(reader, "a field is of the wrong type");
                 return NULL;
         }
-        return item->text;
+        return item->valuestring;
 }
 
 static char *read_string(struct reader *reader, const char *key) {
@@ -366,17 +428,14 @@ static bool read_is(struct reader *reader, const char *key, const char *wanted) 
 }
 
 static uint64_t read_number(struct reader *reader, const char *key, uint64_t missing) {
-        const struct json_value *item = reader_find(reader, key);
-        char text[24] = "";
+        const cJSON *item = reader_find(reader, key);
         uint64_t number;
 
         if (!item)
                 return missing;
-        if (item->type == JSON_NUMBER && item->length < sizeof(text))
-                memcpy(text, item->text, item->length);
-        if (item->type != JSON_NUMBER)
+        if (!cJSON_IsString(item) || item->valuestring[0] != NUMBER_MARK)
                 reader_fail(reader, "a field is of the wrong type");
-        else if (parse_u64(text, &number) < 0)
+        else if (parse_u64(item->valuestring + 1, &number) < 0)
                 reader_fail(reader, "a number is not a whole one of 64 bits");
         else
                 return number;
@@ -403,8 +462,8 @@ static void read_fixed(struct reader *reader, const char *key, char *buffer, siz
                 strcpy(buffer, text);
 }
 
-static void read_group(struct reader *reader, const struct json_value *group, struct record *record) {
-        const struct json_value *reaper;
+static void read_group(struct reader *reader, const cJSON *group, struct record *record) {
+        const cJSON *reaper;
 
         reader_enter(reader, group);
         record->group.leader.pid = read_pid(reader, "pgid");
@@ -426,8 +485,8 @@ static void read_placement(struct reader *reader, struct record *record) {
         record->cgroup_id = read_number(reader, "cgroup_id", 0);
 }
 
-static void read_all(struct reader *reader, const struct json_value *root, struct record *record) {
-        const struct json_value *owner, *group;
+static void read_all(struct reader *reader, const cJSON *root, struct record *record) {
+        const cJSON *owner, *group;
 
         reader_enter(reader, root);
         if (read_number(reader, "version", 0) != RECORD_VERSION)
@@ -455,18 +514,22 @@ static void read_all(struct reader *reader, const struct json_value *root, struc
 }
 
 int record_parse(const char *text, size_t size, struct record *ret_record, const char **ret_problem) {
+        _cleanup_free_ char *copy = strndup(text, size);
         struct reader reader = { 0 };
         struct record record = { 0 };
-        struct json *json = NULL;
-        int r = size <= RECORD_MAX_SIZE ? json_parse(text, size, &json) : -EBADMSG;
+        cJSON *root;
+        int r;
 
+        if (!copy)
+                return -ENOMEM;
+        r = strlen(copy) == size && size <= RECORD_MAX_SIZE ? parse_json(copy, &root) : -EBADMSG;
         if (r < 0) {
                 if (r == -EBADMSG)
                         *ret_problem = "it is not JSON";
                 return r;
         }
-        read_all(&reader, json_root(json), &record);
-        json_free(json);
+        read_all(&reader, root, &record);
+        cJSON_Delete(root);
         if (!reader.problem)
                 reader.problem = record_check(&record);
         if (reader.out_of_memory || reader.problem) {

@@ -17,7 +17,7 @@ import sys
 # Lowest first. A file may include its own header and those of lower rows: nothing above, nothing beside it.
 LAYERS = [
     {"util", "raw-syscall"},
-    {"process", "cgroup", "json"},
+    {"process", "cgroup"},
     {"record", "lineage"},
     {"records", "identity"},
     {"child", "stub", "bus", "limits"},
