@@ -84,6 +84,11 @@ int cgtree_owner_set_may_move_self(cgtree_owner *owner, bool yes);
 /** The guard stays a child of this process, which cgtree_owner_close() reaps: for programs that wait for no child but
  *  their own. Default: no; it is nobody's, so that it neither holds up a `while (wait(NULL) > 0)` nor is reaped by it. */
 int cgtree_owner_set_guard_is_child(cgtree_owner *owner, bool yes);
+/** When this process returns from main or calls exit(3), in whichever thread, the owner is closed, as by
+ *  cgtree_owner_close(owner, grace_usec, timeout_usec), or an end under way elsewhere is waited for as long. May be called
+ *  again, for other times, and also when it is open. A forked child's exit does nothing; not for one from a log callback.
+ *  What ends without exit(3) (_exit, a signal) is for the guard. */
+int cgtree_owner_set_close_at_exit(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeout_usec);
 /** Syslog priorities; called in the thread that called the library. */
 typedef void (*cgtree_log_fn)(void *userdata, int priority, const char *message);
 int cgtree_owner_set_log(cgtree_owner *owner, cgtree_log_fn fn, void *userdata);

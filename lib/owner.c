@@ -414,6 +414,7 @@ int cgtree_owner_close(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeou
 void cgtree_owner_free(cgtree_owner *owner) {
         if (!owner)
                 return;
+        owner_leave_exit(owner);
         bool ours = owner_check(owner) >= 0;
         if (ours && owner->open && owner->n_living == 0)
                 home_leave(&owner->home);

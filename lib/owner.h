@@ -12,6 +12,7 @@
 struct cgtree_owner {
         pthread_mutex_t lock; /* all below, but what a busy tree holds */
         char *fork_mark;      /* a page that a forked child sees wiped */
+        struct exit_hook *exit_hook;
 
         /* options */
         enum cgtree_placement wanted;
@@ -58,6 +59,8 @@ struct cgtree_owner {
         uint64_t teardown_grace_usec;
 };
 
+/* It is about to be freed: exit(3) leaves it alone. Waits for one under way. */
+void owner_leave_exit(cgtree_owner *owner);
 /* 0, or -ECHILD in a forked child. */
 int owner_check(const cgtree_owner *owner);
 void owner_log(cgtree_owner *owner, int priority, const char *template, ...) __attribute__((format(printf, 3, 4)));
