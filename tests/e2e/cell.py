@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 
+import kernel
 from kernel import children_of, deadline_in, describe, has_ended, now, wait_readable, wait_state
 
 
@@ -260,7 +261,7 @@ class Cell:
         return running
 
     def start_canary(self, **environment):
-        canary = self.start([self.payload("canary")], environment=environment)
+        canary = self.start([self.payload("canary"), f"--life={60 * kernel.PATIENCE:.0f}"], environment=environment)
         canary.wait_text("stderr", "ready", 10)
         return canary
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Root's part in a guest: brings a process to each of the places, all of them at once, and passes on what they say.
+"""Root's part in a guest: brings a process to each of the places, some of them at once, and passes on what they say.
 
-    inside.py --share DIR [--places NAME,...] [OPTION of place.py...] [WORD...]
+    inside.py --share DIR [--places NAME,...] [--at-once N] [OPTION of place.py...] [WORD...]
 
 A line `PLACE NAME WORD ...` for each line of a place: RESULT and its JSON, END and its exit status, or SAID and any other
 text; before them `GUEST` and what this guest is."""
 
 import argparse
+import concurrent.futures
 import json
 import os
 import platform
@@ -61,18 +62,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", required=True)
     parser.add_argument("--places", default=",".join(place.name for place in places.PLACES))
+    parser.add_argument("--at-once", type=int, default=len(places.PLACES), help="how many places (default: all)")
     options, rest = parser.parse_known_args()
     version = systemd_version()
     tell("GUEST", json.dumps({"systemd": version, "kernel": platform.release(),
                               "kill": os.path.exists("/sys/fs/cgroup/system.slice/cgroup.kill")}))
-    attendants = []
-    for name in options.places.split(","):
-        command = [sys.executable, os.path.join(options.share, "systemd/place.py"), "--place", name, "--systemd", str(version),
-                   "--share", options.share, *rest]
-        attendants.append(threading.Thread(target=attend, args=(places.of(name), command)))
-        attendants[-1].start()
-    for attendant in attendants:
-        attendant.join()
+
+    def visit(name):
+        attend(places.of(name), [sys.executable, os.path.join(options.share, "systemd/place.py"), "--place", name, "--systemd",
+                                 str(version), "--share", options.share, *rest])
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=options.at_once) as pool:
+        list(pool.map(visit, options.places.split(",")))
     return 0
 
 
