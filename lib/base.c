@@ -50,12 +50,38 @@ static bool lies_in_ours(const char *path) {
         return false;
 }
 
-static bool systemd_manages_this_machine(void) {
+const char *base_find_unit(const char *path, size_t *ret_length) {
+        _cleanup_free_ char *ancestor = strdup(path);
+        while (ancestor && ancestor[0]) {
+                char *last = strrchr(ancestor, '/');
+                if (is_unit(ancestor)) {
+                        *ret_length = strlen(last + 1);
+                        return path + (last + 1 - ancestor);
+                }
+                *last = '\0';
+        }
+        return NULL;
+}
+
+bool base_is_in_tree(const char *path) {
+        _cleanup_free_ char *ancestor = strdup(path);
+        while (ancestor && ancestor[0]) {
+                struct cgroup cgroup = CGROUP_NONE;
+                bool in = cgroup_open(ancestor, &cgroup) >= 0 && has_xattr(&cgroup, CGROUP_XATTR_ID, NULL);
+                cgroup_done(&cgroup);
+                if (in)
+                        return true;
+                *strrchr(ancestor, '/') = '\0';
+        }
+        return false;
+}
+
+bool base_is_managed(void) {
         return faccessat(AT_FDCWD, "/run/systemd/system", F_OK, AT_SYMLINK_NOFOLLOW) >= 0;
 }
 
 /* Birth and moves need write access to cgroup.procs of the nearest common ancestor, too (cgroup_attach_permissions). */
-static int check_common_ancestor(const char *a, const char *b, char **ret_reason) {
+int base_check_way(const char *b, const char *a, char **ret_reason) {
         size_t common = 0;
         for (size_t i = 0; a[i] && a[i] == b[i]; i++)
                 if (a[i + 1] == '/' || a[i + 1] == '\0')
@@ -101,10 +127,10 @@ int base_open(const char *wanted, struct cgroup *ret_base, char **ret_reason) {
         if (wanted && strcmp(wanted, "self") != 0) {
                 if (wanted[0] != '/')
                         return refuse(ret_reason, -EINVAL, "CGTREE_BASE must be `self` or begin with '/': %s", wanted);
-                r = check_common_ancestor(own, wanted, ret_reason);
+                r = base_check_way(wanted, own, ret_reason);
                 return r < 0 ? r : open_writable(wanted, ret_base, ret_reason);
         }
-        if (!wanted && systemd_manages_this_machine() && !lies_in_ours(own))
+        if (!wanted && base_is_managed() && !lies_in_ours(own))
                 return refuse(ret_reason, -EOPNOTSUPP, "cgroup %s is systemd's and not delegated: " NEST_HELP, own);
         return open_writable(own, ret_base, ret_reason);
 }

@@ -46,7 +46,9 @@ typedef struct cgtree_watch cgtree_watch;
 
 enum cgtree_placement {
         CGTREE_PLACEMENT_AUTO,
-        CGTREE_PLACEMENT_SUBTREE, /* raw cgroup v2 subtree below a cgroup that is ours to divide */
+        CGTREE_PLACEMENT_SUBTREE, /* raw cgroup v2 subtree below a cgroup that is ours to divide: our own, or that of
+                                     one scope for all trees of the owner, which systemd makes for it */
+        CGTREE_PLACEMENT_SCOPE,   /* a scope of systemd's for each tree */
         CGTREE_PLACEMENT_GROUP,   /* process group with a subreaper: weaker; see cgtree(7) */
 };
 

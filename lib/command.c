@@ -206,7 +206,7 @@ static const char *environment_get(char *const environment[], const char *name) 
 }
 
 /* Replaces or appends one "NAME=value". */
-static int environment_put(char ***environment, const char *assignment) {
+int command_put_environment(char ***environment, const char *assignment) {
         size_t length = (size_t)(strchr(assignment, '=') - assignment) + 1;
         char *copy = strdup(assignment);
         if (!copy)
@@ -256,13 +256,13 @@ static char **find_executables(const cgtree_command *command, char *const enviro
         return search_path(name, path ? path : DEFAULT_PATH);
 }
 
-int command_plan(const cgtree_command *command, const char *extra, struct child_plan **ret_plan) {
+int command_plan(const cgtree_command *command, struct child_plan **ret_plan) {
         struct child_plan *plan = calloc(1, sizeof(*plan));
         if (!plan)
                 return -ENOMEM;
         plan->argv = strv_copy((const char *const *)command->argv);
         plan->envp = strv_copy((const char *const *)(command->environment ? command->environment : environ));
-        bool failed = !plan->argv || !plan->envp || (extra && environment_put(&plan->envp, extra) < 0);
+        bool failed = !plan->argv || !plan->envp;
         if (!failed)
                 plan->executables = find_executables(command, plan->envp);
         plan->directory_fd = command->directory_fd;

@@ -28,9 +28,11 @@ struct cgtree_command {
         char *error_message;
 };
 
-/* A deep copy of what the child needs, with PATH searched and `extra` ("NAME=value") put into the environment.
- * Descriptors that are CGTREE_FD_PIPE stay so in the plan: the caller of the spawn makes the pipes. */
-int command_plan(const cgtree_command *command, const char *extra, struct child_plan **ret_plan);
+/* A deep copy of what the child needs, with PATH searched. Descriptors that are CGTREE_FD_PIPE stay so in the plan: the caller of
+ * the spawn makes the pipes. */
+int command_plan(const cgtree_command *command, struct child_plan **ret_plan);
+/* Replaces or appends one "NAME=value". */
+int command_put_environment(char ***environment, const char *assignment);
 /* What a record says of it: the last component of the program's name. */
 const char *command_short_name(const cgtree_command *command);
 void command_set_error(cgtree_command *command, enum cgtree_step step, const char *message);

@@ -111,7 +111,7 @@ static int make_plan(struct child_plan **ret_plan) {
         for (int fd = 0; r >= 0 && fd <= 2; fd++)
                 r = cgtree_command_set_fd(command, fd, CGTREE_FD_NULL);
         if (r >= 0)
-                r = command_plan(command, NULL, ret_plan);
+                r = command_plan(command, ret_plan);
         cgtree_command_free(command);
         return r;
 }

@@ -323,9 +323,16 @@ union passed_fd {
 };
 
 int gate_message_send(int socket, const struct gate_message *message, int fd, int flags) {
+        return gate_message_send_text(socket, message, "", fd, flags);
+}
+
+int gate_message_send_text(int socket, const struct gate_message *message, const char *text, int fd, int flags) {
         union passed_fd passed = { .buffer = { 0 } };
-        struct iovec data = { .iov_base = (void *)(uintptr_t)message, .iov_len = sizeof(*message) };
-        struct msghdr packet = { .msg_iov = &data, .msg_iovlen = 1 };
+        struct iovec data[] = {
+                { .iov_base = (void *)(uintptr_t)message, .iov_len = sizeof(*message) },
+                { .iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) },
+        };
+        struct msghdr packet = { .msg_iov = data, .msg_iovlen = 2 };
         ssize_t n;
 
         if (fd >= 0) {
@@ -345,11 +352,20 @@ int gate_message_send(int socket, const struct gate_message *message, int fd, in
 }
 
 int gate_message_receive(int socket, struct gate_message *ret_message, int *ret_fd, int flags) {
+        char none[1];
+        return gate_message_receive_text(socket, ret_message, none, sizeof(none), ret_fd, flags);
+}
+
+int gate_message_receive_text(
+        int socket, struct gate_message *ret_message, char *ret_text, size_t size, int *ret_fd, int flags) {
         union passed_fd passed = { .buffer = { 0 } };
         struct gate_message message = { 0 };
-        struct iovec data = { .iov_base = &message, .iov_len = sizeof(message) };
+        struct iovec data[] = {
+                { .iov_base = &message, .iov_len = sizeof(message) },
+                { .iov_base = ret_text, .iov_len = size - 1 },
+        };
         struct msghdr packet = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof(passed)
+                .msg_iov = data, .msg_iovlen = 2, .msg_control = &passed, .msg_controllen = sizeof(passed)
         };
         _cleanup_close_ int fd = -1;
         struct cmsghdr *header;
@@ -368,8 +384,9 @@ int gate_message_receive(int socket, struct gate_message *ret_message, int *ret_
                 memcpy(&fd, CMSG_DATA(header), sizeof(fd));
         if (n == 0)
                 return -ECONNRESET;
-        if (n != sizeof(message) || (packet.msg_flags & MSG_TRUNC))
+        if (n < (ssize_t)sizeof(message) || (packet.msg_flags & MSG_TRUNC))
                 return -EBADMSG;
+        ret_text[n - (ssize_t)sizeof(message)] = '\0';
         *ret_message = message;
         if (ret_fd)
                 *ret_fd = take_fd(&fd);

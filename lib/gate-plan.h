@@ -29,3 +29,7 @@ void gate_plan_done(struct gate_plan *plan);
 int gate_message_send(int socket, const struct gate_message *message, int fd, int flags);
 /* -ECONNRESET: end of file. -EBADMSG: no message of ours. ret_fd may be NULL; CLOEXEC, or -1. */
 int gate_message_receive(int socket, struct gate_message *ret_message, int *ret_fd, int flags);
+/* The same with a text, of less than `size` bytes, which the others neither send nor take. */
+int gate_message_send_text(int socket, const struct gate_message *message, const char *text, int fd, int flags);
+int gate_message_receive_text(
+        int socket, struct gate_message *ret_message, char *ret_text, size_t size, int *ret_fd, int flags);

@@ -35,6 +35,10 @@ enum gate_message_type {
         /* guard only (guard.h), which says GATE_READY too, with its own pidfd */
         GATE_TEARDOWN, /* to: end all trees within the grace; the owner may go meanwhile */
         GATE_BYE,      /* to: nothing is left to guard; it exits */
+        GATE_TREES,    /* to, where it was started without: the directory of the trees, its path as text */
+        GATE_HOLD,     /* to: id, directory and path of one tree that lies elsewhere */
+        GATE_DROP,     /* to: id of a tree that is over */
+        GATE_HELD,     /* from: TREES or HOLD, in the order in which they were told */
 };
 struct gate_message {
         int type, step, error, code, status;

@@ -2,7 +2,9 @@
 #include "guard.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,12 +20,12 @@ static char **make_arguments(const struct guard_options *options, int socket) {
         char *argv[] = {
                 format("cgtree-guard"),
                 format("%d", socket),
-                format("%d", options->trees_fd),
+                format("%d", options->trees ? options->trees->fd : -1),
                 format("%d", options->records_fd),
                 format("%llu", (unsigned long long)options->grace_usec),
                 format("%llu", (unsigned long long)options->death_grace_usec),
                 format(options->as_child ? "child" : "orphan"),
-                format("%s", options->trees_path),
+                format("%s", options->trees ? options->trees->path : ""),
                 NULL,
         };
         char **copy = calloc(sizeof(argv) / sizeof(*argv), sizeof(char *));
@@ -45,7 +47,7 @@ static char **make_arguments(const struct guard_options *options, int socket) {
 
 static int spawn_guard(const struct guard_options *options, const char *path, int socket, pid_t *ret_pid) {
         _cleanup_strv_ char **argv = make_arguments(options, socket);
-        const int fds[] = { socket, options->trees_fd, options->records_fd };
+        const int fds[] = { socket, options->trees ? options->trees->fd : -1, options->records_fd };
         char *const no_environment[] = { NULL };
         if (!argv)
                 return -ENOMEM;
@@ -79,27 +81,70 @@ static void reap(pid_t pid) {
                 ;
 }
 
-int guard_look(struct guard *guard) {
-        if (guard->pidfd >= 0)
-                return 1;
-        struct gate_message message;
-        int fd = -1;
-        int r = gate_message_receive(guard->socket, &message, &fd, MSG_DONTWAIT);
-        if (r == -EAGAIN)
-                return 0;
-        if (r >= 0 && (message.type != GATE_READY || fd < 0))
-                r = -EBADMSG;
-        if (r < 0) {
-                close_fd(&fd);
-                return r;
-        }
-        guard->pidfd = fd;
+/* What it says first: itself. */
+static int meet(struct guard *guard, const struct gate_message *message, int *fd) {
+        if (message->type != GATE_READY || *fd < 0)
+                return -EBADMSG;
+        guard->pidfd = take_fd(fd);
+        guard->guard_pid = message->pid;
         if (!guard->is_child) {
                 /* It said so after it was forked, and its parent had nothing else to do. */
                 reap(guard->pid);
                 guard->pid = 0;
         }
+        return 0;
+}
+
+int guard_look(struct guard *guard) {
+        while (guard->pidfd < 0 || guard->n_held != guard->n_given) {
+                struct gate_message message;
+                _cleanup_close_ int fd = -1;
+                int r = gate_message_receive(guard->socket, &message, &fd, MSG_DONTWAIT);
+                if (r == -EAGAIN)
+                        return 0;
+                if (r >= 0 && guard->pidfd < 0)
+                        r = meet(guard, &message, &fd);
+                else if (r >= 0)
+                        r = message.type == GATE_HELD ? 0 : -EBADMSG, guard->n_held++;
+                if (r < 0)
+                        return r;
+        }
         return 1;
+}
+
+static int give(struct guard *guard, int type, const char *id, const struct cgroup *cgroup) {
+        struct gate_message message = { .type = type };
+        if (guard->socket < 0)
+                return -EPIPE;
+        if (id)
+                memcpy(message.id, id, sizeof(message.id));
+        int r = gate_message_send_text(guard->socket, &message, cgroup->path, cgroup->fd, MSG_DONTWAIT);
+        if (r >= 0)
+                guard->n_given++;
+        return r;
+}
+
+int guard_give_trees(struct guard *guard, const struct cgroup *trees) {
+        return give(guard, GATE_TREES, NULL, trees);
+}
+
+int guard_give_tree(struct guard *guard, const char *id, const struct cgroup *cgroup, unsigned *ret_number) {
+        int r = give(guard, GATE_HOLD, id, cgroup);
+        if (r >= 0)
+                *ret_number = guard->n_given;
+        return r;
+}
+
+/* Numbers come round. */
+bool guard_holds(const struct guard *guard, unsigned number) {
+        return (int)(guard->n_held - number) >= 0;
+}
+
+void guard_drop_tree(const struct guard *guard, const char *id) {
+        struct gate_message message = { .type = GATE_DROP };
+        memcpy(message.id, id, sizeof(message.id));
+        if (guard->socket >= 0)
+                (void)gate_message_send(guard->socket, &message, -1, MSG_DONTWAIT);
 }
 
 bool guard_is_dead(const struct guard *guard) {
@@ -120,6 +165,12 @@ int guard_tear_down(const struct guard *guard) {
 void guard_close(struct guard *guard) {
         close_fd(&guard->socket);
         close_fd(&guard->pidfd);
+}
+
+void guard_kill(struct guard *guard) {
+        if (guard->pidfd >= 0)
+                (void)pidfd_signal(guard->pidfd, SIGKILL);
+        guard_done(guard);
 }
 
 void guard_done(struct guard *guard) {

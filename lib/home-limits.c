@@ -14,8 +14,9 @@
 #define LEAF         "leaf"
 #define GUARD_LEAVES (20 * USEC_PER_MSEC) /* one that is not our child exits a moment after it was told to */
 
+/* In a scope that was made for us the guard is who lives there. */
 static int enter_leaf(struct home *home) {
-        const pid_t self = getpid();
+        const pid_t self = home->scope ? home->guard.guard_pid : getpid();
         int r = cgroup_create(&home->directory, LEAF, &home->leaf);
         if (r < 0)
                 return r;
@@ -31,7 +32,7 @@ int home_take_limits(struct home *home) {
         if (home->limits == 0)
                 return 0;
         int r = limits_enable(&home->base, home->limits, &home->enabled, &home->problem);
-        if (r == -EBUSY && home->may_move_self) {
+        if (r == -EBUSY && (home->may_move_self || home->scope)) {
                 r = enter_leaf(home);
                 if (r >= 0)
                         r = limits_enable(&home->base, home->limits, &home->enabled, &home->problem);
@@ -60,7 +61,8 @@ void home_give_back_limits(struct home *home) {
         home->enabled = 0;
         if (home->leaf.fd < 0)
                 return;
-        (void)write_file_at(home->base.fd, "cgroup.procs", "0");
+        if (!home->scope)
+                (void)write_file_at(home->base.fd, "cgroup.procs", "0");
         (void)cgroup_remove(&home->directory, LEAF, GUARD_LEAVES);
         cgroup_done(&home->leaf);
 }

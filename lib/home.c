@@ -34,24 +34,43 @@ static void drop_slots(struct home *home) {
 static int start_guard(struct home *home) {
         kill_set_remove(home->kill_set, &home->guard_slot);
         guard_close(&home->guard);
-        home->guard_options.trees_fd = home->trees.fd;
-        home->guard_options.trees_path = home->trees.path;
+        home->guard_options.trees = home->trees.fd >= 0 ? &home->trees : NULL;
         int r = guard_start(&home->guard_options, &home->guard);
+        for (struct home_member *member = home->members; r >= 0 && member; member = member->next)
+                r = guard_give_tree(&home->guard, member->id, member->cgroup, &member->number);
         if (r < 0)
                 return r;
         home->guard_slot = kill_set_add(home->kill_set, KILL_GUARD, home->guard.socket);
         return home->guard_slot ? 0 : -ENOMEM;
 }
 
+/* One that was started in place of another: as a member of the scope it keeps it. */
+static int enter_scope(struct home *home) {
+        char pid[24];
+        snprintf(pid, sizeof(pid), "%d", (int)home->guard.guard_pid);
+        home->guard_enters = false;
+        return write_file_at(home->base.fd, "cgroup.procs", pid);
+}
+
 static int look(struct home *home) {
+        int r = 0;
         if (guard_is_dead(&home->guard)) {
-                int r = start_guard(home);
-                if (r < 0)
-                        return r;
+                r = start_guard(home);
+                home->guard_enters = r >= 0 && home->scope;
         }
-        int r = guard_look(&home->guard);
+        if (r >= 0)
+                r = guard_look(&home->guard);
+        if (r > 0 && home->guard_enters && enter_scope(home) < 0)
+                r = -ENODEV;
         if (r < 0)
                 guard_close(&home->guard);
+        return r;
+}
+
+int home_start_guard(struct home *home) {
+        pthread_mutex_lock(&home->lock);
+        int r = start_guard(home);
+        pthread_mutex_unlock(&home->lock);
         return r;
 }
 
@@ -60,6 +79,49 @@ int home_look(struct home *home) {
         int r = look(home);
         pthread_mutex_unlock(&home->lock);
         return r;
+}
+
+/* ---- trees elsewhere ----------------------------------------------------------------------------------------------- */
+
+int home_give(struct home *home, struct home_member *member) {
+        pthread_mutex_lock(&home->lock);
+        int r = guard_is_dead(&home->guard)
+                        ? -EPIPE
+                        : guard_give_tree(&home->guard, member->id, member->cgroup, &member->number);
+        if (r >= 0) {
+                member->given = true;
+                member->previous = NULL;
+                member->next = home->members;
+                if (member->next)
+                        member->next->previous = member;
+                home->members = member;
+        }
+        pthread_mutex_unlock(&home->lock);
+        return r;
+}
+
+int home_holds(struct home *home, struct home_member *member) {
+        pthread_mutex_lock(&home->lock);
+        int r = look(home);
+        if (r >= 0)
+                r = guard_holds(&home->guard, member->number);
+        pthread_mutex_unlock(&home->lock);
+        return r;
+}
+
+void home_take_back(struct home *home, struct home_member *member) {
+        if (!member->given)
+                return;
+        pthread_mutex_lock(&home->lock);
+        guard_drop_tree(&home->guard, member->id);
+        if (member->previous)
+                member->previous->next = member->next;
+        else
+                home->members = member->next;
+        if (member->next)
+                member->next->previous = member->previous;
+        member->given = false;
+        pthread_mutex_unlock(&home->lock);
 }
 
 /* ---- the directories ---------------------------------------------------------------------------------------------- */
@@ -97,7 +159,7 @@ static int make_directories(struct home *home) {
         return r;
 }
 
-int home_make(struct home *home) {
+static int make(struct home *home, int (*guard_it)(struct home *home)) {
         int r = make_directories(home);
         if (r < 0)
                 return r;
@@ -107,17 +169,34 @@ int home_make(struct home *home) {
         if (r >= 0)
                 r = home_take_limits(home);
         if (r >= 0)
-                r = start_guard(home);
+                r = guard_it(home);
         if (r < 0) {
                 drop_slots(home);
-                guard_close(&home->guard);
+                if (!home->scope)
+                        guard_close(&home->guard);
                 remove_directories(home);
         }
         return r;
 }
 
-/* Rare, so it may wait: the guard of the old home has nothing left to watch over. */
+int home_make(struct home *home) {
+        return make(home, start_guard);
+}
+
+static int give_trees(struct home *home) {
+        return guard_give_trees(&home->guard, &home->trees);
+}
+
+int home_make_in_scope(struct home *home, const char *unit) {
+        free(home->scope);
+        home->scope = strdup(unit);
+        return home->scope ? make(home, give_trees) : -ENOMEM;
+}
+
+/* Rare, so it may wait: the guard of the old home has nothing left to watch over. A scope is not ours to make anew. */
 static int renew(struct home *home) {
+        if (home->scope)
+                return -ENODEV;
         drop_slots(home);
         guard_done(&home->guard);
         remove_directories(home);
@@ -138,8 +217,8 @@ int home_create_tree(struct home *home, const char *id, struct cgroup *ret_cgrou
         *ret_renewed = false;
         int r = cgroup_create(&home->trees, id, ret_cgroup);
         if (r == -ENOENT || r == -ENODEV) {
-                *ret_renewed = true;
                 r = renew(home);
+                *ret_renewed = r >= 0;
                 if (r >= 0)
                         r = cgroup_create(&home->trees, id, ret_cgroup);
         }
@@ -164,6 +243,18 @@ void home_leave(struct home *home) {
                 guard_done(&home->guard);
 }
 
+void home_give_up(struct home *home) {
+        pthread_mutex_lock(&home->lock);
+        drop_slots(home);
+        if (home->guard.socket >= 0)
+                guard_kill(&home->guard);
+        remove_directories(home);
+        cgroup_done(&home->base);
+        free(home->scope);
+        home->scope = NULL;
+        pthread_mutex_unlock(&home->lock);
+}
+
 void home_abandon(struct home *home) {
         drop_slots(home);
         guard_close(&home->guard);
@@ -180,4 +271,5 @@ void home_done(struct home *home) {
         cgroup_done(&home->leaf);
         free(home->problem);
         free(home->stamp);
+        free(home->scope);
 }

@@ -2,6 +2,7 @@
 #include "kill-set.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -55,9 +56,24 @@ static bool tell(int socket, int type) {
         return send(socket, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
+static bool write_kill(int fd) {
+        return write(fd, "1", 1) == 1 || errno == ENODEV;
+}
+
+static bool kill_tree(int directory) {
+        int fd = openat(directory, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+        if (fd < 0) /* gone itself, or this kernel has no such file */
+                return errno == ENODEV || (errno == ENOENT && faccessat(directory, "cgroup.events", F_OK, 0) < 0);
+        bool killed = write_kill(fd);
+        (void)close(fd);
+        return killed;
+}
+
 static bool kill_one(const struct kill_slot *slot, enum kill_kind kind) {
         if (kind == KILL_CGROUP)
-                return write(slot->fd, "1", 1) == 1 || errno == ENODEV;
+                return write_kill(slot->fd);
+        if (kind == KILL_TREE)
+                return kill_tree(slot->fd);
         return tell(slot->fd, GATE_KILL) || errno == EPIPE || errno == ECONNRESET ||
                errno == EAGAIN; /* it has gone by itself, or has not read this very word yet */
 }
@@ -85,7 +101,7 @@ static bool has(struct kill_set *set, enum kill_kind wanted) {
 int kill_set_kill(struct kill_set *set) {
         int saved = errno;
         __atomic_add_fetch(&set->n_handlers, 1, __ATOMIC_SEQ_CST);
-        int n_failed = kill_all(set, !has(set, KILL_CGROUP));
+        int n_failed = kill_all(set, !has(set, KILL_CGROUP) && !has(set, KILL_TREE));
         __atomic_sub_fetch(&set->n_handlers, 1, __ATOMIC_SEQ_CST);
         errno = saved;
         return n_failed;

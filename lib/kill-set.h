@@ -9,6 +9,7 @@
 enum kill_kind {
         KILL_NONE,
         KILL_CGROUP, /* cgroup.kill of a directory of trees, open for writing: "1" */
+        KILL_TREE,   /* directory of one tree's own cgroup: the same, opened then */
         KILL_REAPER, /* socket: GATE_KILL, GATE_TEARDOWN */
         KILL_GUARD,  /* socket: GATE_TEARDOWN; GATE_KILL where there is no cgroup.kill */
 };

@@ -144,10 +144,14 @@ void owner_watch(cgtree_owner *owner, cgtree_tree *tree) {
         arm_timer(owner);
 }
 
-/* Until it has said that it is ready, the guard is what the owner waits for. */
-static int watch_guard(cgtree_owner *owner) {
-        bool waits = !owner->opened_told && owner->home.guard.socket >= 0;
-        return waits ? epoll_add(owner->poll_fd, owner->home.guard.socket, EPOLLIN, NULL) : 0;
+/* Until all is ready, the choice or the guard is what the owner waits for. */
+static int opening_fd(const cgtree_owner *owner) {
+        return owner->choice_fd >= 0 ? owner->choice_fd : owner->home.guard.socket;
+}
+
+static int watch_opening(cgtree_owner *owner) {
+        int fd = owner->opened_told ? -1 : opening_fd(owner);
+        return fd >= 0 ? epoll_add(owner->poll_fd, fd, EPOLLIN, NULL) : 0;
 }
 
 static int make_loop(cgtree_owner *owner) {
@@ -158,7 +162,7 @@ static int make_loop(cgtree_owner *owner) {
         int r = epoll_add(owner->poll_fd, owner->timer_fd, EPOLLIN, NULL);
         if (r >= 0)
                 r = epoll_add(owner->poll_fd, owner->ready_fd, EPOLLIN, NULL);
-        return r < 0 ? r : watch_guard(owner);
+        return r < 0 ? r : watch_opening(owner);
 }
 
 int owner_loop_enable(cgtree_owner *owner) {
@@ -250,10 +254,12 @@ static int next_news(cgtree_owner *owner, cgtree_tree **ret_tree, unsigned *ret_
         unsigned events = CGTREE_EVENT_OPENED;
         if (!owner->opened_told) {
                 int r = owner_is_ready(owner);
+                if (r < 0)
+                        owner_fail_open(owner);
                 if (r <= 0)
                         return r;
                 owner->opened_told = true;
-                epoll_remove(owner->poll_fd, owner->home.guard.socket);
+                epoll_remove(owner->poll_fd, opening_fd(owner));
         } else if ((tree = owner->news_first)) {
                 events = tree->news;
                 tree->news = 0;

@@ -17,8 +17,7 @@
 #include "records.h"
 
 #define DEFAULT_GRACE_USEC (1500 * USEC_PER_MSEC)
-#define OPEN_BOUND_USEC    (3 * USEC_PER_SEC)
-#define LOOK_AGAIN_USEC    (60 * USEC_PER_SEC)
+#define OPEN_BOUND_USEC    (4 * USEC_PER_SEC) /* a manager that does not answer takes three */
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
 
@@ -41,6 +40,8 @@ int cgtree_owner_new(cgtree_owner **ret_owner) {
                 return -ENOMEM;
         pthread_mutex_init(&owner->lock, NULL);
         owner->records_fd = owner->poll_fd = owner->timer_fd = owner->ready_fd = owner->alarm_fd = -1;
+        owner->choice_fd = -1;
+        pthread_mutex_init(&owner->choice_lock, NULL);
         home_init(&owner->home, &owner->kill_set);
         owner->minimum = CGTREE_GUARANTEE_GROUP;
         owner->grace_usec = DEFAULT_GRACE_USEC;
@@ -152,15 +153,7 @@ int cgtree_owner_set_log(cgtree_owner *owner, cgtree_log_fn fn, void *userdata) 
         return 0;
 }
 
-/* ---- the place ------------------------------------------------------------------------------------------------ */
-
-static void set_reason(cgtree_owner *owner, enum cgtree_placement placement, char *reason) {
-        free(owner->reasons[placement]);
-        owner->reasons[placement] = reason;
-}
-
-static void set_error(cgtree_owner *owner, const char *template, ...) __attribute__((format(printf, 2, 3)));
-static void set_error(cgtree_owner *owner, const char *template, ...) {
+void owner_set_error(cgtree_owner *owner, const char *template, ...) {
         va_list arguments;
         va_start(arguments, template);
         char *message = NULL;
@@ -171,116 +164,12 @@ static void set_error(cgtree_owner *owner, const char *template, ...) {
         owner->error = message;
 }
 
-static int make_home(cgtree_owner *owner) {
-        struct home *home = &owner->home;
-        free(home->stamp);
-        home->stamp = identity_stamp(&owner->origin);
-        if (!home->stamp)
-                return -ENOMEM;
-        home->guard_options.records_fd = owner->records_fd;
-        home->guard_options.grace_usec = owner->grace_usec;
-        home->guard_options.death_grace_usec = owner->death_grace_usec;
-        home->guard_options.as_child = owner->guard_is_child;
-        home->limits = owner->limits;
-        home->may_move_self = owner->may_move_self;
-        return home_make(home);
-}
-
-int owner_is_ready(cgtree_owner *owner) {
-        return owner->placement == &placement_subtree ? home_look(&owner->home) : 1;
-}
-
-static int open_subtree(cgtree_owner *owner) {
-        char *reason = NULL;
-        const char *wanted = owner->base ? owner->base : getenv("CGTREE_BASE");
-        cgroup_done(&owner->home.base);
-        int r = base_open(wanted && wanted[0] ? wanted : NULL, &owner->home.base, &reason);
-        if (r >= 0) {
-                if (owner->limits != 0 && !(wanted && wanted[0]))
-                        base_make_room(&owner->home.base);
-                r = make_home(owner);
-                if (r < 0)
-                        reason = owner->home.problem ? take_pointer(&owner->home.problem)
-                                                     : format("no guarded cgroup can be made in %s: %s",
-                                                               owner->home.base.path, strerror(-r));
-        }
-        set_reason(owner, CGTREE_PLACEMENT_SUBTREE, reason);
-        if (r >= 0)
-                owner->placement = &placement_subtree;
-        return r;
-}
-
-static void take_group(cgtree_owner *owner) {
-        owner->placement = &placement_group;
-        owner_log(owner, LOG_NOTICE, "placement group: %s",
-                owner->reasons[CGTREE_PLACEMENT_SUBTREE] ? owner->reasons[CGTREE_PLACEMENT_SUBTREE] : "as asked for");
-}
-
-/* Nothing limits a process group. */
-static int refuse_group(cgtree_owner *owner) {
-        _cleanup_free_ char *limits = limits_name(owner->limits);
-        set_reason(owner, CGTREE_PLACEMENT_GROUP,
-                format("a process group cannot be limited in %s", limits ? limits : "this"));
-        set_error(owner, "%s: it takes a cgroup", owner->reasons[CGTREE_PLACEMENT_GROUP]);
-        return -EOPNOTSUPP;
-}
-
-static int choose_placement(cgtree_owner *owner) {
-        owner->chosen_at = now_usec();
-        if (owner->wanted == CGTREE_PLACEMENT_GROUP && owner->limits != 0)
-                return refuse_group(owner);
-        if (owner->wanted == CGTREE_PLACEMENT_GROUP) {
-                set_reason(owner, CGTREE_PLACEMENT_SUBTREE, strdup("placement group was asked for"));
-                take_group(owner);
-                return 0;
-        }
-        int r = open_subtree(owner);
-        if (r >= 0) {
-                set_reason(owner, CGTREE_PLACEMENT_GROUP, strdup("there is a better one"));
-                return 0;
-        }
-        if (owner->limits != 0) {
-                (void)refuse_group(owner);
-                _cleanup_free_ char *limits = limits_name(owner->limits);
-                set_error(owner, "no limit of %s can be had here: %s", limits ? limits : "any kind",
-                        owner->reasons[CGTREE_PLACEMENT_SUBTREE]);
-                return r == -ENOMEM ? r : -EOPNOTSUPP;
-        }
-        if (owner->wanted == CGTREE_PLACEMENT_AUTO && owner->minimum != CGTREE_GUARANTEE_WHOLE) {
-                set_reason(owner, CGTREE_PLACEMENT_GROUP, NULL);
-                take_group(owner);
-                return 0;
-        }
-        set_reason(owner, CGTREE_PLACEMENT_GROUP, strdup("the weaker guarantee was not asked for"));
-        set_error(owner, "no subtree: %s", owner->reasons[CGTREE_PLACEMENT_SUBTREE]);
-        return r == -ENOMEM ? r : -EOPNOTSUPP;
-}
-
-int owner_look_again(cgtree_owner *owner) {
-        if (owner->wanted != CGTREE_PLACEMENT_AUTO || owner->placement == &placement_subtree ||
-                now_usec() - owner->chosen_at < LOOK_AGAIN_USEC)
-                return 0;
-        owner->chosen_at = now_usec();
-        if (open_subtree(owner) >= 0)
-                owner_log(owner, LOG_NOTICE, "placement subtree, from now on");
-        return 0;
-}
-
-void owner_fall_back(cgtree_owner *owner, const char *reason) {
-        pthread_mutex_lock(&owner->lock);
-        set_reason(owner, CGTREE_PLACEMENT_SUBTREE, reason ? strdup(reason) : NULL);
-        set_reason(owner, CGTREE_PLACEMENT_GROUP, NULL);
-        owner->chosen_at = now_usec();
-        take_group(owner);
-        pthread_mutex_unlock(&owner->lock);
-}
-
 /* ---- open and close ------------------------------------------------------------------------------------------- */
 
 static int open_records(cgtree_owner *owner) {
         int r = records_open(owner->records, &owner->records_fd, &owner->records_path);
         if (r < 0)
-                set_error(owner, "the records directory %s cannot be used: %s",
+                owner_set_error(owner, "the records directory %s cannot be used: %s",
                         owner->records_path ? owner->records_path : "(none)",
                         records_error(r) ? records_error(r) : strerror(-r));
         return r;
@@ -289,12 +178,12 @@ static int open_records(cgtree_owner *owner) {
 static int open_owner(cgtree_owner *owner) {
         int r = record_fill_origin(&owner->origin);
         if (r < 0) {
-                set_error(owner, "cannot tell who we are (is /proc mounted?): %s", strerror(-r));
+                owner_set_error(owner, "cannot tell who we are (is /proc mounted?): %s", strerror(-r));
                 return r;
         }
         r = open_records(owner);
         if (r >= 0)
-                r = choose_placement(owner);
+                r = owner_choose(owner);
         if (r >= 0 && (owner->alarm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
                 r = -errno;
         return r;
@@ -306,6 +195,9 @@ static void close_descriptors(cgtree_owner *owner) {
         close_fd(&owner->ready_fd);
         close_fd(&owner->timer_fd);
         close_fd(&owner->poll_fd);
+        close_fd(&owner->choice_fd);
+        owner->ready = false;
+        owner->timer_at = USEC_FOREVER;
 }
 
 int cgtree_owner_begin_open(cgtree_owner *owner) {
@@ -316,31 +208,55 @@ int cgtree_owner_begin_open(cgtree_owner *owner) {
         record_done(&owner->origin);
         free(owner->records_path);
         owner->records_path = NULL;
-        set_error(owner, "%s", "");
+        close_descriptors(owner); /* of an earlier try */
+        owner_set_error(owner, "%s", "");
         r = open_owner(owner);
         if (r >= 0)
                 owner->open = true;
-        else {
-                home_leave(&owner->home);
-                close_descriptors(owner);
-        }
+        else
+                owner_fail_open(owner);
         pthread_mutex_unlock(&owner->lock);
         return r;
 }
 
+void owner_fail_open(cgtree_owner *owner) {
+        owner_forget_choice(owner);
+        home_leave(&owner->home);
+        owner->open = false;
+        if (owner->n_trees == 0)
+                close_descriptors(owner);
+}
+
+/* 1, 0: not within the time, or an error. */
+static int await_ready(cgtree_owner *owner, uint64_t deadline) {
+        int r;
+        while ((r = owner_is_ready(owner)) == 0) {
+                uint64_t now = now_usec();
+                if (now >= deadline)
+                        return 0;
+                struct pollfd source = {
+                        .fd = owner->choice_fd >= 0 ? owner->choice_fd : owner->home.guard.socket,
+                        .events = POLLIN,
+                };
+                (void)poll(&source, 1, (int)((deadline - now) / 1000) + 1);
+        }
+        return r;
+}
+
+/* A guard that is slow is waited for by the first tree; but what was not chosen by then is not had. */
 int cgtree_owner_open(cgtree_owner *owner, uint64_t timeout_usec) {
         int r = cgtree_owner_begin_open(owner);
         if (r < 0)
                 return r;
-        uint64_t deadline = usec_add(now_usec(), timeout_usec < OPEN_BOUND_USEC ? timeout_usec : OPEN_BOUND_USEC);
-        while ((r = owner_is_ready(owner)) == 0) {
-                uint64_t now = now_usec();
-                if (now >= deadline)
-                        break;
-                struct pollfd source = { .fd = owner->home.guard.socket, .events = POLLIN };
-                (void)poll(&source, 1, (int)((deadline - now) / 1000) + 1);
-        }
-        owner->opened_told = true;
+        r = await_ready(owner, usec_add(now_usec(), timeout_usec < OPEN_BOUND_USEC ? timeout_usec : OPEN_BOUND_USEC));
+        if (r == 0)
+                r = owner_end_choice(owner, "it took too long");
+        pthread_mutex_lock(&owner->lock);
+        if (r < 0)
+                owner_fail_open(owner);
+        else
+                owner->opened_told = true;
+        pthread_mutex_unlock(&owner->lock);
         return r < 0 ? r : 0;
 }
 
@@ -424,6 +340,7 @@ void cgtree_owner_free(cgtree_owner *owner) {
                 next = tree->next;
                 tree_release(tree);
         }
+        owner_forget_choice(owner);
         home_done(&owner->home);
         kill_set_done(&owner->kill_set);
         deadlines_done(&owner->deadlines);
@@ -431,6 +348,7 @@ void cgtree_owner_free(cgtree_owner *owner) {
         for (size_t i = 0; i < sizeof(owner->reasons) / sizeof(owner->reasons[0]); i++)
                 free(owner->reasons[i]);
         free(owner->error);
+        free(owner->slice);
         free(owner->base);
         free(owner->records);
         free(owner->records_path);

@@ -29,8 +29,17 @@ struct cgtree_owner {
         bool open, opened_told, closed;
         char *error;
         char *reasons[CGTREE_PLACEMENT_GROUP + 1];
-        const struct placement *placement;
+
+        /* the choice: owner-choice.c */
+        pthread_mutex_t choice_lock;
+        const struct placement *placement; /* NULL: not chosen yet */
+        struct choice *choice;             /* under way */
+        int choice_error;
+        int choice_fd; /* readable when the choice can go on; -1: it never had to wait */
         uint64_t chosen_at;
+        const char *manager; /* "user" or "system": of home.scope, and of the scopes of trees */
+        char *slice;         /* of the latter */
+
         struct record origin; /* what every record of ours begins with */
         int records_fd;
         char *records_path;
@@ -65,12 +74,27 @@ void owner_leave_exit(cgtree_owner *owner);
 int owner_check(const cgtree_owner *owner);
 void owner_log(cgtree_owner *owner, int priority, const char *template, ...) __attribute__((format(printf, 3, 4)));
 
-/* 1: trees may be born. 0: not yet. < 0: its guard cannot be had. */
+void owner_set_error(cgtree_owner *owner, const char *template, ...) __attribute__((format(printf, 2, 3)));
+/* Undoes an open, with the lock held. */
+void owner_fail_open(cgtree_owner *owner);
+
+/* ---- owner-choice.c: which placement. None needs the owner's lock ---------------------------------------------- */
+
+/* Begins, and mostly ends it: then it is made. < 0: there is none, owner->error says why. */
+int owner_choose(cgtree_owner *owner);
+/* 1: trees may be born. 0: not yet. < 0: there is no place for them. Goes on with a choice under way. */
 int owner_is_ready(cgtree_owner *owner);
-/* AUTO below the best: a better placement may be there by now. With the lock held. */
+/* Ends a choice under way as if what it waits for had failed. */
+int owner_end_choice(cgtree_owner *owner, const char *reason);
+void owner_forget_choice(cgtree_owner *owner);
+/* AUTO in a group: a better placement may be there by now. */
 int owner_look_again(cgtree_owner *owner);
-/* The subtree turned out to have no place for a tree. */
-void owner_fall_back(cgtree_owner *owner, const char *reason);
+/* The scope that was the home is gone. */
+int owner_choose_again(cgtree_owner *owner);
+/* The placement turned out to have no place for a tree: group, from now on. False: it is not to be taken. */
+bool owner_fall_back(cgtree_owner *owner, enum cgtree_placement from, const char *reason);
+/* Of a record: the unit, if any, and whose it is. */
+int owner_name_unit(const cgtree_owner *owner, const char *unit, struct record *record);
 
 /* ---- owner-trees.c: who may touch a tree --------------------------------------------------------------------- */
 

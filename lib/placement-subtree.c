@@ -26,6 +26,8 @@ static int create_cgroup(cgtree_tree *tree) {
         int r = home_create_tree(&owner->home, tree->record.id, &tree->cgroup, &renewed);
         if (renewed)
                 owner_log(owner, LOG_NOTICE, "the cgroup of this owner was removed by somebody: it is made anew");
+        if (r == -ENODEV && owner->home.scope && owner_choose_again(owner) >= 0)
+                return -EAGAIN;
         if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot make a cgroup in %s: %s", owner->home.base.path,
                         strerror(-r));
@@ -62,7 +64,8 @@ static int make_place(cgtree_tree *tree) {
                 return r;
         tree->record.cgroup = strdup(tree->cgroup.path);
         tree->record.cgroup_id = tree->cgroup.id;
-        if (!tree->record.cgroup)
+        r = tree->record.cgroup ? owner_name_unit(tree->owner, tree->owner->home.scope, &tree->record) : -ENOMEM;
+        if (r < 0)
                 return tree_fail(tree, CGTREE_STEP_RECORD, -ENOMEM, "out of memory");
         return tree_write_record(tree);
 }

@@ -48,4 +48,4 @@ struct placement {
         void (*done)(cgtree_tree *tree);
 };
 
-extern const struct placement placement_subtree, placement_group;
+extern const struct placement placement_subtree, placement_scope, placement_group;

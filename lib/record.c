@@ -21,6 +21,8 @@ void record_done(struct record *record) {
         free(record->name);
         free(record->owner_comm);
         free(record->cgroup);
+        free(record->unit);
+        free(record->manager);
         free(record->group.lineage);
         free(record->command);
         *record = (struct record){ 0 };
@@ -117,20 +119,42 @@ bool record_name_is_valid(const char *name) {
 }
 
 /* Absolute, each component a name, the last one the id: all that a tree's directory ever is. */
-static bool cgroup_path_is_sane(const char *path, const char *id) {
+/* The last component, which is to be the tree's own; NULL: not a path of a cgroup. */
+static const char *cgroup_path_last(const char *path) {
         const char *last = path;
 
         if (path[0] != '/' || strlen(path) >= PATH_MAX)
-                return false;
+                return NULL;
         while (*path == '/') {
                 size_t length = strcspn(path + 1, "/");
 
                 last = path + 1;
                 if (length == 0 || (length == 1 && last[0] == '.') || (length == 2 && last[0] == '.' && last[1] == '.'))
-                        return false;
+                        return NULL;
                 path = last + length;
         }
-        return strcmp(last, id) == 0;
+        return last;
+}
+
+/* A scope carries the id at the end of its name. */
+static bool is_scope_of(const char *unit, const char *id) {
+        size_t length = strlen(unit), end = strlen("-.scope") + ID_LENGTH;
+
+        return length > end && strncmp(unit + length - end + 1, id, ID_LENGTH) == 0 && unit[length - end] == '-' &&
+               strcmp(unit + length - strlen(".scope"), ".scope") == 0;
+}
+
+static const char *check_cgroup(const struct record *record) {
+        bool scope = record->placement == CGTREE_PLACEMENT_SCOPE;
+        const char *last = record->cgroup ? cgroup_path_last(record->cgroup) : NULL;
+
+        if (scope && (!record->unit || !is_scope_of(record->unit, record->id)))
+                return "the unit is not one of a tree";
+        if (record->manager && strcmp(record->manager, "user") != 0 && strcmp(record->manager, "system") != 0)
+                return "the manager is not one that this version knows";
+        if (!last || strcmp(last, scope ? record->unit : record->id) != 0)
+                return "the cgroup is not one of a tree";
+        return record->cgroup_id == 0 ? "the cgroup has no id" : NULL;
 }
 
 /* Ids, outermost first, joined by ':'; the last one is the tree's own. */
@@ -168,9 +192,7 @@ const char *record_check(const struct record *record) {
                 return "the owner has a pid that no owner can have";
         switch (record->placement) {
         case CGTREE_PLACEMENT_SUBTREE:
-                if (!record->cgroup || !cgroup_path_is_sane(record->cgroup, record->id))
-                        return "the cgroup is not one of a tree";
-                return record->cgroup_id == 0 ? "the cgroup has no id" : NULL;
+        case CGTREE_PLACEMENT_SCOPE: return check_cgroup(record);
         case CGTREE_PLACEMENT_GROUP: return check_group(record);
         case CGTREE_PLACEMENT_AUTO:
         default: return "the backend is not one that this version knows";
@@ -260,8 +282,17 @@ static bool add_group(cJSON *root, const struct record *record) {
                add_string(group, "lineage", record->group.lineage);
 }
 
+static const char *backend_name(enum cgtree_placement placement) {
+        switch (placement) {
+        case CGTREE_PLACEMENT_SUBTREE: return "subtree";
+        case CGTREE_PLACEMENT_SCOPE: return "scope";
+        case CGTREE_PLACEMENT_GROUP: return "group";
+        case CGTREE_PLACEMENT_AUTO:
+        default: return NULL;
+        }
+}
+
 static bool add_all(cJSON *root, const struct record *record) {
-        bool group = record->placement == CGTREE_PLACEMENT_GROUP;
         cJSON *owner;
 
         if (!add_number(root, "version", RECORD_VERSION) || !add_string(root, "id", record->id) ||
@@ -272,10 +303,10 @@ static bool add_all(cJSON *root, const struct record *record) {
                 return false;
         owner = cJSON_AddObjectToObject(root, "owner");
         return owner && add_process(owner, &record->owner) && add_label(owner, "comm", record->owner_comm) &&
-               add_string(root, "backend", group ? "group" : "subtree") && add_string(root, "cgroup", record->cgroup) &&
-               add_known(root, "cgroup_id", record->cgroup_id) && add_string(root, "unit", NULL) &&
-               add_string(root, "manager", NULL) && add_group(root, record) &&
-               add_number(root, "grace_usec", record->grace_usec) &&
+               add_string(root, "backend", backend_name(record->placement)) &&
+               add_string(root, "cgroup", record->cgroup) && add_known(root, "cgroup_id", record->cgroup_id) &&
+               add_string(root, "unit", record->unit) && add_string(root, "manager", record->manager) &&
+               add_group(root, record) && add_number(root, "grace_usec", record->grace_usec) &&
                add_number(root, "owner_death_grace_usec", record->owner_death_grace_usec) &&
                add_number(root, "created_usec", record->created_usec) && add_label(root, "command", record->command);
 }
@@ -479,8 +510,12 @@ static void read_group(struct reader *reader, const cJSON *group, struct record 
 static void read_placement(struct reader *reader, struct record *record) {
         if (read_is(reader, "backend", "subtree"))
                 record->placement = CGTREE_PLACEMENT_SUBTREE;
+        else if (read_is(reader, "backend", "scope"))
+                record->placement = CGTREE_PLACEMENT_SCOPE;
         else if (read_is(reader, "backend", "group"))
                 record->placement = CGTREE_PLACEMENT_GROUP;
+        record->unit = read_string(reader, "unit");
+        record->manager = read_string(reader, "manager");
         record->cgroup = read_string(reader, "cgroup");
         record->cgroup_id = read_number(reader, "cgroup_id", 0);
 }

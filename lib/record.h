@@ -22,7 +22,9 @@ struct record {
         enum cgtree_placement placement;
         char *cgroup; /* path below the cgroup2 root; NULL: none */
         uint64_t cgroup_id;
-        struct {                                /* placement GROUP */
+        char *unit,
+                *manager; /* of systemd, that the cgroup is or lies in, made for it; "user" or "system". NULL: none */
+        struct {          /* placement GROUP */
                 struct process_identity leader; /* the root: leader of group leader.pid (and of its session, if new) */
                 struct process_identity reaper; /* the subreaper above it */
                 uint64_t birth_cgroup_id;       /* inode of the cgroup in which the root was born; 0: no cgroup v2 */

@@ -26,7 +26,7 @@ static bool has_root_ended(const cgtree_tree *tree) {
 static bool must_not_end(const cgtree_tree *tree) {
         if (!tree->found || tree_is_over(tree))
                 return false;
-        if (tree->placement == &placement_subtree)
+        if (tree->placement != &placement_group)
                 return identity_check_end(&tree->cgroup) != NULL;
         struct process us = PROCESS_NONE;
         const struct process_identity *reaper = &tree->record.group.reaper;

@@ -63,10 +63,11 @@ static int place(cgtree_tree *tree, struct cgroup *cgroup) {
                 watch_reaper(tree);
                 return 0;
         }
-        int r = open_parent(&tree->record, &tree->owner->home.trees);
+        bool scope = tree->record.placement == CGTREE_PLACEMENT_SCOPE; /* whose directory is its manager's to remove */
+        int r = scope ? 0 : open_parent(&tree->record, &tree->owner->home.trees);
         if (r < 0)
                 return r;
-        tree->placement = &placement_subtree;
+        tree->placement = scope ? &placement_scope : &placement_subtree;
         tree->cgroup = cgroup_take(cgroup);
         return 0;
 }

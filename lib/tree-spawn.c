@@ -54,7 +54,6 @@ static int fill_record(cgtree_tree *tree, const cgtree_command *command) {
         struct record *record = &tree->record;
         *record = owner->origin;
         record->owner_comm = NULL;
-        record->placement = tree->placement->kind;
         record->grace_usec = tree->grace_usec;
         record->owner_death_grace_usec = owner->death_grace_usec;
         record->created_usec = now_realtime_usec();
@@ -65,8 +64,6 @@ static int fill_record(cgtree_tree *tree, const cgtree_command *command) {
                 r = copy_string(&record->name, command->name);
         if (r >= 0)
                 r = copy_string(&record->command, command_short_name(command));
-        if (r >= 0 && tree->placement == &placement_group)
-                r = (record->group.lineage = group_lineage(record->id)) ? 0 : -ENOMEM;
         return r;
 }
 
@@ -82,18 +79,29 @@ static void take_options(cgtree_tree *tree, const cgtree_command *command) {
 }
 
 static int make_plan(cgtree_tree *tree, const cgtree_command *command) {
-        _cleanup_free_ char *mark = NULL;
-        if (tree->record.group.lineage && !(mark = format("CGTREE_ID=%s", tree->record.group.lineage)))
-                return -ENOMEM;
-        int r = command_plan(command, mark, &tree->plan);
+        int r = command_plan(command, &tree->plan);
         return r < 0 ? r : make_pipes(tree);
+}
+
+static int mark_environment(cgtree_tree *tree) {
+        struct record *record = &tree->record;
+        free(record->group.lineage);
+        record->group.lineage = group_lineage(record->id);
+        _cleanup_free_ char *mark = record->group.lineage ? format("CGTREE_ID=%s", record->group.lineage) : NULL;
+        return mark ? command_put_environment(&tree->plan->envp, mark) : -ENOMEM;
+}
+
+int tree_take_placement(cgtree_tree *tree) {
+        tree->placement = tree->owner->placement;
+        tree->record.placement = tree->placement->kind;
+        return tree->placement == &placement_group ? mark_environment(tree) : 0;
 }
 
 static int new_tree(cgtree_owner *owner, const cgtree_command *command, cgtree_tree **ret_tree) {
         cgtree_tree *tree = tree_allocate(owner);
         if (!tree)
                 return -ENOMEM;
-        tree->placement = owner->placement;
+        tree->placement = owner->placement ? owner->placement : &placement_subtree; /* until it is taken up */
         take_options(tree, command);
         int r = fill_record(tree, command);
         if (r >= 0)
@@ -151,9 +159,9 @@ static int give_up(cgtree_command *command, cgtree_tree *tree) {
 }
 
 /* AUTO goes on with the next placement when this one has no place for a tree, and keeps to it. */
-static bool may_fall_back(cgtree_owner *owner, const cgtree_tree *tree) {
-        return tree->error_step == CGTREE_STEP_PLACE && owner->wanted == CGTREE_PLACEMENT_AUTO && owner->limits == 0 &&
-               owner->minimum != CGTREE_GUARANTEE_WHOLE && tree->placement == &placement_subtree;
+static bool falls_back(cgtree_owner *owner, const cgtree_tree *tree) {
+        return tree->error_step == CGTREE_STEP_PLACE && tree->placement == &placement_subtree &&
+               owner_fall_back(owner, CGTREE_PLACEMENT_SUBTREE, tree->error_message);
 }
 
 static int spawn_once(
@@ -166,8 +174,7 @@ static int spawn_once(
         if (r < 0 && tree->error == 0 && !wait)
                 r = 0; /* it is on its way */
         if (tree->error < 0) {
-                if ((*ret_again = may_fall_back(owner, tree)))
-                        owner_fall_back(owner, tree->error_message);
+                *ret_again = falls_back(owner, tree);
                 return give_up(command, tree);
         }
         if (r >= 0 && wait)

@@ -7,7 +7,8 @@
 
 #include "owner.h"
 
-#define READY_LOOK_USEC UINT64_C(300)
+#define READY_LOOK_USEC     UINT64_C(300)
+#define READY_LOOK_MAX_USEC (5 * USEC_PER_MSEC)
 
 /* A tree's life. One row for each state and input: where it goes, and what is done on the way. What is not in the
  * table has no meaning in that state, and changes nothing. */
@@ -192,26 +193,39 @@ void tree_apply(cgtree_tree *tree, enum tree_input input) {
 
 /* ---- looking around ------------------------------------------------------------------------------------------- */
 
-/* Once the owner is ready, which it mostly is at once. */
+/* The guard takes a moment, a manager of systemd's several, and longer where it is slow. */
+static void await_owner(cgtree_tree *tree) {
+        tree->look_interval = tree->look_interval == 0 ? READY_LOOK_USEC : tree->look_interval * 5 / 4;
+        if (tree->look_interval > READY_LOOK_MAX_USEC)
+                tree->look_interval = READY_LOOK_MAX_USEC;
+        tree_wake_at(tree, now_usec() + tree->look_interval);
+}
+
+/* Once the owner is ready, which it mostly is at once. -EAGAIN: it has to become ready once more. */
 static enum tree_input begin_birth(cgtree_tree *tree) {
         int r = owner_is_ready(tree->owner);
-        if (r == 0) {
-                tree_wake_at(tree, now_usec() + READY_LOOK_USEC);
-                return INPUT_NONE;
+        if (r > 0) {
+                tree->look_interval = 0;
+                tree->n_kills_before = __atomic_load_n(&tree->owner->n_kills, __ATOMIC_SEQ_CST);
+                r = tree_take_placement(tree);
+                if (r < 0)
+                        tree_fail(tree, CGTREE_STEP_CHILD, r, "out of memory");
+                else
+                        r = tree->placement->begin_birth(tree);
+                tree->begun = r != -EAGAIN || tree->error < 0;
+        } else if (r < 0) {
+                tree->begun = true;
+                tree_fail(tree, CGTREE_STEP_PLACE, r, "no place can be had: %s", cgtree_owner_get_error(tree->owner));
         }
-        tree->begun = true;
-        tree->n_kills_before = __atomic_load_n(&tree->owner->n_kills, __ATOMIC_SEQ_CST);
-        if (r < 0)
-                tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot start cgtree-guard: %s", strerror(-r));
-        else
-                r = tree->placement->begin_birth(tree);
-        return r < 0 ? INPUT_BIRTH_FAILED : INPUT_NONE;
+        return tree->begun && r < 0 ? INPUT_BIRTH_FAILED : INPUT_NONE;
 }
 
 static enum tree_input look_at_birth(cgtree_tree *tree) {
         enum tree_input input = tree->begun ? INPUT_NONE : begin_birth(tree);
         if (input == INPUT_NONE && tree->begun)
                 input = tree->placement->look_birth(tree);
+        if (input == INPUT_NONE && !tree->begun)
+                await_owner(tree);
         if (input != INPUT_NONE)
                 return input;
         if (now_usec() < tree->birth_deadline) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bus.h"
 #include "owner.h"
 
 cgtree_tree *tree_allocate(cgtree_owner *owner) {
@@ -148,9 +149,12 @@ size_t tree_sources(const cgtree_tree *tree, struct pollfd ret_sources[TREE_SOUR
                 add_source(ret_sources, &n, tree->gate.socket, POLLIN);
         else
                 add_source(ret_sources, &n, tree->gate.pidfd, POLLIN);
-        if (!tree->root_ended && (tree->placement->kind == CGTREE_PLACEMENT_SUBTREE || tree->outside))
+        if (!tree->root_ended && (tree->placement->kind != CGTREE_PLACEMENT_GROUP || tree->outside))
                 add_source(ret_sources, &n, tree->root_pidfd, POLLIN);
         add_source(ret_sources, &n, tree->events_fd, POLLPRI);
+        short events;
+        if (tree->bus)
+                add_source(ret_sources, &n, bus_fd(tree->bus, &events), POLLIN);
         return n;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cgroup.h"
 #include "gate.h"
+#include "home.h"
 #include "kill.h"
 #include "limits.h"
 #include "placement.h"
@@ -79,11 +80,14 @@ struct cgtree_tree {
         uint64_t leave_until; /* found and empty: so long its owner may remove it */
         uint64_t taken_at;    /* when somebody else's removal of the place is believed; 0: not seen */
         struct ending ending;
-        bool reaper_done;       /* group: it said that no child is left */
-        bool root_reported;     /* group: it said that the root has ended */
-        bool outside;           /* group: no reaper of ours to ask; members are found by their marks */
-        uint64_t look_interval; /* group, outside: between two looks */
-        int lock_fd;            /* group: on the record, while we end it */
+        bool reaper_done;              /* group: it said that no child is left */
+        bool root_reported;            /* group: it said that the root has ended */
+        bool outside;                  /* group: no reaper of ours to ask; members are found by their marks */
+        uint64_t look_interval;        /* group, outside: between two looks */
+        struct bus *bus;               /* scope: while it is asked for */
+        struct scope *scope;           /* the same */
+        struct home_member membership; /* scope: what the guard holds */
+        int lock_fd;                   /* group: on the record, while we end it */
 
         /* end */
         int end_signal;
@@ -116,6 +120,8 @@ int tree_fail(cgtree_tree *tree, enum cgtree_step step, int error, const char *t
 int tree_fail_child(cgtree_tree *tree, int step, int error);
 void tree_tell(cgtree_tree *tree, unsigned events);
 void tree_set_exit(cgtree_tree *tree, int code, int status);
+/* Takes up what the owner has chosen. Before the birth begins, and again if it is to begin elsewhere. */
+int tree_take_placement(cgtree_tree *tree);
 /* Writes the record; failure is told through tree_fail(). */
 int tree_write_record(cgtree_tree *tree);
 bool tree_record_stands(const cgtree_tree *tree); /* its file is there still */

@@ -28,7 +28,7 @@ LAYERS = [
     {"deadlines"},
     {"owner"},
     {"placement-cgroup"},
-    {"placement-subtree", "placement-group"},
+    {"placement-subtree", "placement-scope", "placement-group"},
     {"find"},
     {"sweep"},
     {"watch", "doctor"},

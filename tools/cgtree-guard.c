@@ -28,7 +28,7 @@ static const char usage[] = "cgtree-guard: a part of cgtree; not to be run by ha
 
 #define REMOVE_RETRY_USEC (20 * USEC_PER_MSEC)
 
-/* One tree that is being terminated; 4 descriptors at most. */
+/* One tree that is being terminated, or one that lies elsewhere; 4 descriptors at most. */
 struct tree {
         char id[ID_LENGTH + 1];
         struct cgroup cgroup;
@@ -54,6 +54,8 @@ struct guard {
         bool bye;
 
         struct cgroup trees;
+        struct tree *elsewhere; /* given one by one */
+        size_t n_elsewhere;
         enum phase phase;
         struct tree *terminating;
         size_t n_terminating;
@@ -77,6 +79,8 @@ static void wake_at(struct guard *guard, uint64_t when) {
 typedef void (*tree_fn)(struct guard *guard, const char *id);
 
 static void each_tree(struct guard *guard, tree_fn fn) {
+        if (guard->trees.fd < 0)
+                return;
         int fd = openat(guard->trees.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
         struct dirent *entry;
@@ -102,13 +106,15 @@ static void terminate_tree(struct guard *guard, const char *id) {
         guard->n_terminating++;
 }
 
+static void tree_done(struct tree *tree) {
+        ending_done(&tree->ending, &tree->cgroup);
+        close_fd(&tree->events_fd);
+        cgroup_done(&tree->cgroup);
+}
+
 static void let_go(struct guard *guard) {
-        for (size_t i = 0; i < guard->n_terminating; i++) {
-                struct tree *tree = &guard->terminating[i];
-                ending_done(&tree->ending, &tree->cgroup);
-                close_fd(&tree->events_fd);
-                cgroup_done(&tree->cgroup);
-        }
+        for (size_t i = 0; i < guard->n_terminating; i++)
+                tree_done(&guard->terminating[i]);
         free(guard->terminating);
         guard->terminating = NULL;
         guard->n_terminating = 0;
@@ -117,7 +123,10 @@ static void let_go(struct guard *guard) {
 static void begin_kill(struct guard *guard) {
         let_go(guard);
         guard->phase = PHASE_KILLING;
-        (void)ending_kill(&guard->ending, &guard->trees);
+        if (guard->trees.fd >= 0)
+                (void)ending_kill(&guard->ending, &guard->trees);
+        for (size_t i = 0; i < guard->n_elsewhere; i++)
+                (void)ending_kill(&guard->elsewhere[i].ending, &guard->elsewhere[i].cgroup);
 }
 
 static void begin_terminate(struct guard *guard, uint64_t grace_usec) {
@@ -129,12 +138,16 @@ static void begin_terminate(struct guard *guard, uint64_t grace_usec) {
         guard->grace_usec = grace_usec;
         guard->grace_until = usec_add(now_usec(), grace_usec);
         each_tree(guard, terminate_tree);
+        for (size_t i = 0; i < guard->n_elsewhere; i++) {
+                struct tree *tree = &guard->elsewhere[i];
+                (void)ending_terminate(&tree->ending, &tree->cgroup, SIGTERM, false, grace_usec);
+        }
 }
 
-static void step_terminating(struct guard *guard) {
+static bool step_trees(struct guard *guard, struct tree *trees, size_t n) {
         bool all_empty = true;
-        for (size_t i = 0; i < guard->n_terminating; i++) {
-                struct tree *tree = &guard->terminating[i];
+        for (size_t i = 0; i < n; i++) {
+                struct tree *tree = &trees[i];
                 uint64_t wakeup = USEC_FOREVER;
                 if (!tree->empty)
                         tree->empty = tree->events_fd < 0 ||
@@ -142,6 +155,12 @@ static void step_terminating(struct guard *guard) {
                 all_empty = all_empty && tree->empty;
                 wake_at(guard, wakeup);
         }
+        return all_empty;
+}
+
+static void step_terminating(struct guard *guard) {
+        bool all_empty = step_trees(guard, guard->terminating, guard->n_terminating);
+        all_empty = step_trees(guard, guard->elsewhere, guard->n_elsewhere) && all_empty;
         if (all_empty || now_usec() >= guard->grace_until)
                 begin_kill(guard);
         else
@@ -158,6 +177,10 @@ static void remove_tree(struct guard *guard, const char *id) {
 /* Only when the owner is gone: else they are its to remove. */
 static void tidy(struct guard *guard) {
         each_tree(guard, remove_tree);
+        for (size_t i = 0; i < guard->n_elsewhere; i++)
+                (void)record_remove(guard->records_fd, guard->elsewhere[i].id); /* its directory is its maker's */
+        if (guard->trees.fd < 0)
+                return;
         _cleanup_close_ int home = openat(guard->trees.fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         _cleanup_close_ int base = home < 0 ? -1 : openat(home, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (home < 0 || (unlinkat(home, "trees", AT_REMOVEDIR) < 0 && errno != ENOENT) || base < 0)
@@ -181,6 +204,7 @@ static bool step(struct guard *guard) {
         uint64_t wakeup = USEC_FOREVER;
         bool empty = guard->events_fd < 0 || ending_step(&guard->ending, &guard->trees, guard->events_fd, &wakeup) == 1;
         wake_at(guard, wakeup);
+        empty = step_trees(guard, guard->elsewhere, guard->n_elsewhere) && empty;
         if (!empty)
                 return false;
         if (owner_is_gone(guard)) {
@@ -191,18 +215,100 @@ static bool step(struct guard *guard) {
         return guard->leaving || guard->bye;
 }
 
+/* ---- what we are given later ------------------------------------------------------------------------------------- */
+
+/* .../HOME/trees: to know ourselves outside of it, and to remove HOME in the end; never opened again. */
+static int take_path(struct guard *guard, const char *text) {
+        _cleanup_free_ char *path = strdup(text);
+        char *trees = path ? strrchr(path, '/') : NULL;
+        if (!trees || trees == path)
+                return -EINVAL;
+        *trees = '\0';
+        const char *home = strrchr(path, '/');
+        size_t length = home ? strlen(home + 1) : 0;
+        if (length == 0 || length >= sizeof(guard->home))
+                return -EINVAL;
+        memcpy(guard->home, home + 1, length + 1);
+        *trees = '/';
+        guard->trees.path = take_pointer(&path);
+        return 0;
+}
+
+static int take_trees(struct guard *guard, int *fd, const char *path) {
+        struct stat status;
+        if (guard->trees.fd >= 0 || fstat(*fd, &status) < 0)
+                return -EBADF;
+        int r = take_path(guard, path);
+        if (r < 0)
+                return r;
+        guard->trees.fd = take_fd(fd);
+        guard->trees.id = status.st_ino;
+        guard->events_fd = cgroup_open_events(&guard->trees);
+        return guard->events_fd;
+}
+
+static int take_tree(struct guard *guard, const char *id, int *fd, const char *path) {
+        struct tree *larger = reallocarray(guard->elsewhere, guard->n_elsewhere + 1, sizeof(*larger));
+        char *copy = larger ? strdup(path) : NULL;
+        struct stat status;
+        if (larger)
+                guard->elsewhere = larger;
+        if (!copy || fstat(*fd, &status) < 0) {
+                free(copy);
+                return -ENOMEM;
+        }
+        struct tree *tree = &larger[guard->n_elsewhere++];
+        *tree = (struct tree){ .cgroup = { .fd = take_fd(fd), .path = copy, .id = status.st_ino } };
+        memcpy(tree->id, id, ID_LENGTH);
+        tree->events_fd = cgroup_open_events(&tree->cgroup);
+        return tree->events_fd < 0 ? tree->events_fd : 0;
+}
+
+static void drop_tree(struct guard *guard, const char *id) {
+        for (size_t i = 0; i < guard->n_elsewhere; i++)
+                if (strcmp(guard->elsewhere[i].id, id) == 0) {
+                        tree_done(&guard->elsewhere[i]);
+                        guard->elsewhere[i] = guard->elsewhere[--guard->n_elsewhere];
+                        return;
+                }
+}
+
+/* Unacknowledged it is not born; and what comes while we kill is killed. */
+static void take_directory(struct guard *guard, const struct gate_message *message, int *fd, const char *path) {
+        int r = *fd < 0                       ? -EBADF
+                : message->type == GATE_TREES ? take_trees(guard, fd, path)
+                                              : take_tree(guard, message->id, fd, path);
+        if (guard->phase == PHASE_KILLING)
+                begin_kill(guard);
+        if (r >= 0)
+                (void)gate_message_send(guard->socket, &(struct gate_message){ .type = GATE_HELD }, -1, MSG_DONTWAIT);
+}
+
+static void hear_word(struct guard *guard, const struct gate_message *message, int *fd, const char *text) {
+        if (message->type == GATE_BYE)
+                guard->bye = true;
+        else if (message->type == GATE_TEARDOWN && guard->phase == PHASE_WATCHING)
+                begin_terminate(guard, guard->grace_usec);
+        else if (message->type == GATE_TREES || message->type == GATE_HOLD)
+                take_directory(guard, message, fd, text);
+        else if (message->type == GATE_DROP)
+                drop_tree(guard, message->id);
+}
+
+/* ---- news -------------------------------------------------------------------------------------------------------- */
+
 static void hear_owner(struct guard *guard) {
+        char text[PATH_MAX];
         while (guard->socket >= 0) {
                 struct gate_message message;
-                int r = gate_message_receive(guard->socket, &message, NULL, MSG_DONTWAIT);
+                _cleanup_close_ int fd = -1;
+                int r = gate_message_receive_text(guard->socket, &message, text, sizeof(text), &fd, MSG_DONTWAIT);
                 if (r == -EAGAIN)
                         return;
                 if (r < 0 && r != -EBADMSG)
                         close_fd(&guard->socket);
-                else if (r >= 0 && message.type == GATE_BYE)
-                        guard->bye = true;
-                else if (r >= 0 && message.type == GATE_TEARDOWN && guard->phase == PHASE_WATCHING)
-                        begin_terminate(guard, guard->grace_usec);
+                else if (r >= 0)
+                        hear_word(guard, &message, &fd, text);
         }
 }
 
@@ -288,6 +394,8 @@ static int leave_owner(struct guard *guard) {
         guard->signals = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
         if (guard->signals < 0)
                 return -errno;
+        if (guard->trees.fd < 0)
+                return 0;
         guard->events_fd = cgroup_open_events(&guard->trees);
         /* An owner that was killed at its end may have removed it. */
         return guard->events_fd == -ENODEV || guard->events_fd == -ENOENT ? 0 : guard->events_fd;
@@ -301,33 +409,19 @@ static int announce(const struct guard *guard) {
         return r == -EPIPE ? 0 : r;
 }
 
-/* .../HOME/trees: to know ourselves outside of it, and to remove HOME in the end; never opened again. */
-static int take_path(struct guard *guard, char *path) {
-        char *trees = strrchr(path, '/');
-        if (!trees || trees == path)
-                return -EINVAL;
-        *trees = '\0';
-        const char *home = strrchr(path, '/');
-        size_t length = home ? strlen(home + 1) : 0;
-        bool fits = length > 0 && length < sizeof(guard->home);
-        if (fits)
-                memcpy(guard->home, home + 1, length + 1);
-        *trees = '/';
-        guard->trees.path = path;
-        return fits ? 0 : -EINVAL;
-}
-
 int main(int argc, char *argv[]) {
         struct guard guard = { .trees = CGROUP_NONE, .signals = -1, .events_fd = -1 };
         if (argc != 8 || parse_u64(argv[4], &guard.grace_usec) < 0 || parse_u64(argv[5], &guard.death_grace_usec) < 0)
                 return write(STDERR_FILENO, usage, strlen(usage)) < 0 ? 1 : 2;
         guard.socket = parse_fd(argv[1]);
-        guard.trees.fd = parse_fd(argv[2]);
         guard.records_fd = parse_fd(argv[3]);
+        guard.trees.fd = parse_fd(argv[2]);
         struct stat trees;
-        if (take_path(&guard, argv[7]) < 0 || fstat(guard.trees.fd, &trees) < 0 || pin_owner(&guard) < 0)
+        if (guard.trees.fd >= 0 && (take_path(&guard, argv[7]) < 0 || fstat(guard.trees.fd, &trees) < 0))
                 return 1;
-        guard.trees.id = trees.st_ino;
+        if (pin_owner(&guard) < 0)
+                return 1;
+        guard.trees.id = guard.trees.fd >= 0 ? trees.st_ino : 0;
         /* An orphan is not waited for by whom it guards. */
         if (strcmp(argv[6], "orphan") == 0) {
                 pid_t pid = fork();

@@ -12,7 +12,7 @@ static const char help[] = /* one screen */
         "Usage: cgtree run [OPTIONS] [--] COMMAND [ARG...]\n"
         "Runs COMMAND as a process tree that is ended whole: nothing of it is left.\n"
         "\n"
-        "  -b, --backend=auto|subtree|group  where the tree lives (auto: the best here)\n"
+        "  -b, --backend=auto|subtree|scope|group  where the tree lives (auto: the best)\n"
         "      --require=whole               fail where only a process group can be had\n"
         "  -n, --name=NAME                   a name for 'cgtree kill' and 'cgtree list'\n"
         "  -t, --timeout=DUR                 end the tree after DUR (default: never)\n"
@@ -108,9 +108,10 @@ static int parse_option(struct run_options *options, int option, const char *val
 
         switch (option) {
         case 'b':
-                place = parse_word("--backend", value, "auto|subtree|group");
+                place = parse_word("--backend", value, "auto|subtree|scope|group");
                 options->placement = place == 1   ? CGTREE_PLACEMENT_SUBTREE
-                                     : place == 2 ? CGTREE_PLACEMENT_GROUP
+                                     : place == 2 ? CGTREE_PLACEMENT_SCOPE
+                                     : place == 3 ? CGTREE_PLACEMENT_GROUP
                                                   : CGTREE_PLACEMENT_AUTO;
                 break;
         case OPTION_REQUIRE:

@@ -83,6 +83,7 @@ void cmd_raise_descriptor_limit(void) {
 const char *cmd_placement_name(enum cgtree_placement placement) {
         switch (placement) {
         case CGTREE_PLACEMENT_SUBTREE: return "subtree";
+        case CGTREE_PLACEMENT_SCOPE: return "scope";
         case CGTREE_PLACEMENT_GROUP: return "group";
         case CGTREE_PLACEMENT_AUTO: break;
         }

@@ -201,7 +201,7 @@ static void end_tree(struct run *run, int signal) {
 
 static void on_signal(struct run *run, const struct signalfd_siginfo *info) {
         int signal = (int)info->ssi_signo;
-        bool shared = run->tree && cgtree_tree_get_placement(run->tree) == CGTREE_PLACEMENT_SUBTREE;
+        bool shared = run->tree && cgtree_tree_get_placement(run->tree) != CGTREE_PLACEMENT_GROUP;
 
         if (run_signal_is_typed(info) && run->tree && !run->root_ended) {
                 /* In our group, the command has got it from the terminal. */

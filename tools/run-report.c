@@ -103,13 +103,12 @@ int report_open_failure(const struct run_options *options, cgtree_owner *owner, 
                 return RUN_FAILED;
         }
         if (error == -EOPNOTSUPP) {
-                bool group = options->placement == CGTREE_PLACEMENT_GROUP;
+                bool automatic = options->placement == CGTREE_PLACEMENT_AUTO;
+                enum cgtree_placement wanted = automatic ? CGTREE_PLACEMENT_SUBTREE : options->placement;
 
-                message(MESSAGE_ERROR, "%s cannot be had here: %s",
-                        group                                         ? "--backend=group"
-                        : options->placement == CGTREE_PLACEMENT_AUTO ? "--require=whole"
-                                                                      : "--backend=subtree",
-                        reason_for(owner, group ? CGTREE_PLACEMENT_GROUP : CGTREE_PLACEMENT_SUBTREE));
+                message(MESSAGE_ERROR, "%s%s cannot be had here: %s",
+                        automatic ? "--require=whole" : "--backend=", automatic ? "" : cmd_placement_name(wanted),
+                        reason_for(owner, wanted));
                 return RUN_FAILED;
         }
         message(MESSAGE_ERROR, "%s%s", words && *words ? words : strerror(-error), records_hint(words));

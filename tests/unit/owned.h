@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* An owner for tests, with a records directory of its own, in each of the placements that this machine gives. */
+/* An owner for tests, with a records directory of its own, in each of the placements that this machine gives; with a manager of
+ * systemd's (tests/e2e/userhost.sh) in a scope for each tree, too, and subtree means one scope for all. */
 
 #include <errno.h>
 #include <poll.h>
@@ -12,8 +13,12 @@
 #include "process.h"
 #include "scratch.h"
 
-static const enum cgtree_placement placements[] = { CGTREE_PLACEMENT_SUBTREE, CGTREE_PLACEMENT_GROUP };
-#define N_PLACEMENTS 2
+static const enum cgtree_placement placements[] = {
+        CGTREE_PLACEMENT_SUBTREE,
+        CGTREE_PLACEMENT_GROUP,
+        CGTREE_PLACEMENT_SCOPE,
+};
+#define N_PLACEMENTS (getenv("CGTREE_TEST_MANAGER") ? 3 : 2)
 
 #define LONG_USEC (20 * USEC_PER_SEC) /* far above what anything here takes, also under valgrind */
 
@@ -131,7 +136,7 @@ static inline int owned_probe(void) {
         if (r >= 0)
                 r = cgtree_owner_set_placement(probe, CGTREE_PLACEMENT_SUBTREE, CGTREE_GUARANTEE_WHOLE);
         if (r >= 0)
-                r = cgtree_owner_open(probe, 0);
+                r = cgtree_owner_open(probe, LONG_USEC);
         if (r < 0)
                 printf("skipped: %s\n", cgtree_owner_get_error(probe));
         cgtree_owner_close(probe, 0, 0);

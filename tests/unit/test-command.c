@@ -41,7 +41,7 @@ START_TEST(searches_the_path_the_command_will_have) {
         struct child_plan *plan;
         ck_assert_int_eq(
                 cgtree_command_set_environment(command, (const char *const[]){ "PATH=/a::/b", "HOME=/h", NULL }), 0);
-        ck_assert_int_eq(command_plan(command, NULL, &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
         ck_assert_str_eq(plan->executables[0], "/a/prog");
         ck_assert_str_eq(plan->executables[1], "./prog");
         ck_assert_str_eq(plan->executables[2], "/b/prog");
@@ -49,12 +49,12 @@ START_TEST(searches_the_path_the_command_will_have) {
         child_plan_free(plan);
 
         ck_assert_int_eq(cgtree_command_set_environment(command, (const char *const[]){ "A=1", NULL }), 0);
-        ck_assert_int_eq(command_plan(command, NULL, &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
         ck_assert_str_eq(plan->executables[0], "/usr/local/bin/prog");
         child_plan_free(plan);
 
         ck_assert_int_eq(cgtree_command_set_executable(command, "./here"), 0);
-        ck_assert_int_eq(command_plan(command, NULL, &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
         ck_assert_str_eq(plan->executables[0], "./here");
         ck_assert_ptr_null(plan->executables[1]);
         ck_assert_str_eq(plan->argv[0], "prog");
@@ -69,12 +69,14 @@ START_TEST(puts_one_assignment_into_the_environment) {
         struct child_plan *plan;
         ck_assert_int_eq(
                 cgtree_command_set_environment(command, (const char *const[]){ "A=1", "M=old", "MM=2", NULL }), 0);
-        ck_assert_int_eq(command_plan(command, "M=new", &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
+        ck_assert_int_eq(command_put_environment(&plan->envp, "M=new"), 0);
         ck_assert_str_eq(plan->envp[1], "M=new");
         ck_assert_str_eq(plan->envp[2], "MM=2");
         ck_assert_ptr_null(plan->envp[3]);
         child_plan_free(plan);
-        ck_assert_int_eq(command_plan(command, "Z=9", &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
+        ck_assert_int_eq(command_put_environment(&plan->envp, "Z=9"), 0);
         ck_assert_str_eq(plan->envp[3], "Z=9");
         ck_assert_ptr_null(plan->envp[4]);
         child_plan_free(plan);
@@ -90,7 +92,7 @@ START_TEST(lists_each_target_once_and_what_is_closed_not_at_all) {
         ck_assert_int_eq(cgtree_command_set_fd(command, 5, CGTREE_FD_PIPE), 0);
         ck_assert_int_eq(cgtree_command_set_fd(command, 9, CGTREE_FD_NULL), 0);
         ck_assert_int_eq(cgtree_command_set_fd(command, 800, CGTREE_FD_INHERIT), 0);
-        ck_assert_int_eq(command_plan(command, NULL, &plan), 0);
+        ck_assert_int_eq(command_plan(command, &plan), 0);
         ck_assert_uint_eq(plan->n_fds, 5);
         ck_assert_int_eq(plan->fds[0].source, CGTREE_FD_NULL);
         ck_assert_int_eq(plan->fds[1].source, 1);
