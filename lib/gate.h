@@ -43,7 +43,7 @@ enum gate_message_type {
 struct gate_message {
         int type, step, error, code, status;
         pid_t pid;
-        char id[ID_LENGTH + 1];                /* the record that goes with the tree when the owner is gone */
+        char id[ID_LENGTH + 1];                /* of the record that goes with the tree */
         uint64_t grace_usec, death_grace_usec; /* of a TEARDOWN, and of the owner's death */
 };
 

@@ -167,15 +167,19 @@ void guard_close(struct guard *guard) {
         close_fd(&guard->pidfd);
 }
 
-void guard_kill(struct guard *guard) {
-        if (guard->pidfd >= 0)
-                (void)pidfd_signal(guard->pidfd, SIGKILL);
-        guard_done(guard);
+void guard_bury(struct guard *guard) {
+        guard_close(guard);
+        reap(guard->pid);
+        guard->pid = 0;
 }
 
 void guard_done(struct guard *guard) {
         (void)send_word(guard, GATE_BYE);
-        guard_close(guard);
-        reap(guard->pid);
-        guard->pid = 0;
+        guard_bury(guard);
+}
+
+void guard_kill(struct guard *guard) {
+        if (guard->pidfd >= 0)
+                (void)pidfd_signal(guard->pidfd, SIGKILL);
+        guard_done(guard);
 }

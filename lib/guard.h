@@ -38,6 +38,8 @@ void guard_drop_tree(const struct guard *guard, const char *id);
 bool guard_is_dead(const struct guard *guard);
 /* TERM to all trees now, KILL after the grace, even if we are killed meanwhile. Async-signal-safe. -EPIPE: there is none. */
 int guard_tear_down(const struct guard *guard);
+/* It is dead, or never was: closes, and reaps what is ours to reap. */
+void guard_bury(struct guard *guard);
 /* Nothing is left to guard: it goes. Reaps what is ours to reap. */
 void guard_done(struct guard *guard);
 /* SIGKILL, and what is to be reaped. It must hold nothing. */

@@ -33,7 +33,7 @@ static void drop_slots(struct home *home) {
 
 static int start_guard(struct home *home) {
         kill_set_remove(home->kill_set, &home->guard_slot);
-        guard_close(&home->guard);
+        guard_bury(&home->guard);
         home->guard_options.trees = home->trees.fd >= 0 ? &home->trees : NULL;
         int r = guard_start(&home->guard_options, &home->guard);
         for (struct home_member *member = home->members; r >= 0 && member; member = member->next)
@@ -52,14 +52,22 @@ static int enter_scope(struct home *home) {
         return write_file_at(home->base.fd, "cgroup.procs", pid);
 }
 
+static int replace_guard(struct home *home) {
+        int r = start_guard(home);
+        home->guard_enters = r >= 0 && home->scope;
+        return r;
+}
+
+/* One that was killed before it could say that it is there gets one successor; it may not have been chance. */
 static int look(struct home *home) {
-        int r = 0;
-        if (guard_is_dead(&home->guard)) {
-                r = start_guard(home);
-                home->guard_enters = r >= 0 && home->scope;
-        }
+        int r = guard_is_dead(&home->guard) ? replace_guard(home) : 0;
         if (r >= 0)
                 r = guard_look(&home->guard);
+        if (r == -ECONNRESET && !home->guard_was_lost) {
+                home->guard_was_lost = true;
+                r = replace_guard(home);
+        } else if (r != 0)
+                home->guard_was_lost = false;
         if (r > 0 && home->guard_enters && enter_scope(home) < 0)
                 r = -ENODEV;
         if (r < 0)

@@ -27,6 +27,7 @@ struct home {
         struct cgroup base, directory, trees;
         char *stamp;
         struct guard guard;
+        bool guard_was_lost; /* before it was there */
         struct guard_options guard_options;
         struct kill_set *kill_set;
         char *scope; /* name of the unit that BASE is, made for us; NULL: none */

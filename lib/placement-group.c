@@ -153,7 +153,8 @@ static void reap_reaper(cgtree_tree *tree) {
 static int look_from_outside(cgtree_tree *tree) {
         /* Where there are no pidfds (valgrind, filters) a zombie of ours would be taken for a reaper that lives. */
         reap_reaper(tree);
-        if (group_is_empty(&tree->record) == 1)
+        /* Without a record nobody was let through the gate, and who waits there exits with the reaper. */
+        if (!tree->recorded || group_is_empty(&tree->record) == 1)
                 return 1;
         if (tree->state == TREE_KILLING)
                 (void)group_signal(&tree->record, SIGKILL);

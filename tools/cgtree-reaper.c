@@ -368,14 +368,15 @@ static void live(struct reaper *reaper) {
                         begin_kill(reaper);
                 if (strike_is_due(reaper))
                         strike(reaper);
-                if (reaper->childless && reaper->outbox[OUTBOX_EMPTY].type == 0)
+                if (reaper->childless && reaper->outbox[OUTBOX_EMPTY].type == 0) {
+                        /* The owner does so, too, unless it is killed first. */
+                        if (reaper->records_fd >= 0)
+                                (void)record_remove(reaper->records_fd, reaper->id);
                         tell(reaper, OUTBOX_EMPTY, (struct gate_message){ .type = GATE_EMPTY });
-                told = flush(reaper);
-                if (reaper->childless && told) {
-                        if ((reaper->socket < 0 || reaper->terminating) && reaper->records_fd >= 0)
-                                (void)record_remove(reaper->records_fd, reaper->id); /* nobody else is there to do it */
-                        return;
                 }
+                told = flush(reaper);
+                if (reaper->childless && told)
+                        return;
                 wait_for_news(reaper, !told);
         }
 }
