@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "owned.h"
 
-#include <sys/prctl.h>
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 /* Whatever ends an owner, its guard ends the trees. The owner is a process of its own here, and every member of a tree holds the write
@@ -141,13 +143,49 @@ START_TEST(owner_becomes_another_program) {
 }
 END_TEST
 
+static void *wait_for_word(void *main_thread) {
+        struct process_stat stat;
+        (void)main_thread;
+        while (process_read_stat(getpid(), &stat) < 0 || stat.state != 'Z')
+                usleep(1000);
+        say('z');
+        for (;;)
+                pause();
+        return NULL;
+}
+
+/* It looks dead, and is not. */
+static void host_loses_its_main_thread(int placement_index) {
+        pthread_t thread;
+        open_here(placement_index);
+        spawn_two();
+        if (pthread_create(&thread, NULL, wait_for_word, NULL) == 0)
+                syscall(SYS_exit, 0);
+}
+
+START_TEST(owner_loses_its_main_thread) {
+        int directory, status;
+        pid_t pid = start_host(host_loses_its_main_thread, _i, &directory);
+        ck_assert_int_eq(hear(control[0]), 'r');
+        ck_assert_int_eq(hear(control[0]), 'z');
+        struct pollfd source = { .fd = alive[0], .events = POLLIN };
+        ck_assert_int_eq(poll(&source, 1, 100), 0);
+        ck_assert_int_eq(scratch_count(directory), 2);
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        all_is_gone(directory);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+}
+END_TEST
+
 /* ---- from a signal handler --------------------------------------------------------------------------------------- */
 
 static void kill_in_handler(int number) {
+        int before = errno;
         (void)number;
         errno = 77;
         if (cgtree_owner_kill_now(owner) != 0 || errno != 77)
                 _exit(21);
+        errno = before;
 }
 
 /* Interrupts malloc and the library's own calls; births that it meets fail or end, nothing worse. */
@@ -185,10 +223,12 @@ START_TEST(kill_now_at_any_moment) {
 END_TEST
 
 static void tear_down_in_handler(int number) {
+        int before = errno;
         (void)number;
         errno = 78;
         if (cgtree_owner_begin_teardown(owner) != 0 || cgtree_owner_begin_teardown(owner) != 0 || errno != 78)
                 _exit(24);
+        errno = before;
 }
 
 static void host_tears_down(int placement_index) {
@@ -299,6 +339,85 @@ START_TEST(the_guard_holds_nothing_of_ours) {
 }
 END_TEST
 
+/* A lock that was ours is free, and a terminal that was ours hangs up. */
+START_TEST(the_guard_holds_no_lock_and_no_terminal) {
+        char *path = format("/proc/self/fd/%d", scratch_open(NULL, 0));
+        int lock = open(path, O_RDONLY | O_DIRECTORY), again = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+        ck_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+        int ours = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* not CLOEXEC */
+        ck_assert_int_ge(ours, 0);
+        ck_assert_int_eq(flock(lock, LOCK_EX | LOCK_NB), 0);
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        close(lock);
+        close(ours);
+        ck_assert_int_eq(flock(again, LOCK_EX | LOCK_NB), 0);
+        struct pollfd source = { .fd = terminal, .events = POLLIN };
+        ck_assert_int_eq(poll(&source, 1, (int)(LONG_USEC / 1000)), 1);
+        ck_assert(source.revents & POLLHUP);
+        close(terminal);
+        close(again);
+        free(path);
+        owned_close();
+}
+END_TEST
+
+/* Of /proc/PID/FILE, the number behind `key`. */
+static unsigned long proc_number(pid_t pid, const char *file, const char *key) {
+        char text[4096], path[64];
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+        ck_assert_int_gt(read_file_at(AT_FDCWD, path, text, sizeof(text)), 0);
+        const char *at = strstr(text, key);
+        ck_assert_ptr_nonnull(at);
+        return strtoul(at + strlen(key), NULL, 10);
+}
+
+static pid_t guard_pid(void) {
+        char file[64];
+        snprintf(file, sizeof(file), "fdinfo/%d", owner->home.guard.pidfd);
+        return (pid_t)proc_number(getpid(), file, "\nPid:\t");
+}
+
+/* One that a sanitizer watches is not linked statically, and not small. */
+static bool is_static(pid_t pid) {
+        _cleanup_free_ char *path = format("/proc/%d/maps", (int)pid), *maps = NULL;
+        ck_assert_int_ge(read_whole_file_at(AT_FDCWD, path, &maps, NULL), 0);
+        return !strstr(maps, "libc.so");
+}
+
+START_TEST(the_guard_is_small) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        /* KiB. Private_Dirty would count pages of the executable that are not written to disk yet, too. */
+        unsigned long own = proc_number(guard_pid(), "smaps_rollup", "\nAnonymous:");
+        ck_assert_uint_gt(own, 0);
+        if (is_static(guard_pid()))
+                ck_assert_uint_lt(own, 200);
+        owned_close();
+}
+END_TEST
+
+static unsigned long switches(pid_t pid) {
+        return proc_number(pid, "status", "\nvoluntary_ctxt_switches:") +
+               proc_number(pid, "status", "\nnonvoluntary_ctxt_switches:");
+}
+
+/* Not once does it run. */
+START_TEST(the_guard_sleeps) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        cgtree_tree *tree = owned_spawn("sleep 1000");
+        pid_t guard = guard_pid();
+        unsigned long before;
+        do {
+                before = switches(guard);
+                usleep(50000);
+        } while (switches(guard) != before); /* on its way to its wait */
+        usleep(1000000);
+        ck_assert_uint_eq(switches(guard), before);
+        cgtree_tree_free(tree);
+        owned_close();
+}
+END_TEST
+
 /* `systemctl stop`: TERM to everybody in the unit. */
 START_TEST(term_makes_the_guard_end_the_trees_and_go) {
         owned_open(CGTREE_PLACEMENT_SUBTREE);
@@ -324,6 +443,7 @@ int main(void) {
         tcase_add_loop_test(tcase, owner_is_stopped_and_then_killed, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, owner_is_freed_without_close, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, owner_becomes_another_program, 0, N_PLACEMENTS);
+        tcase_add_loop_test(tcase, owner_loses_its_main_thread, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, kill_now_at_any_moment, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, teardown_goes_on_when_the_owner_is_killed, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, close_joins_a_teardown_under_way, 0, N_PLACEMENTS);
@@ -332,6 +452,9 @@ int main(void) {
         tcase_add_test(tcase, the_guard_is_no_child_to_wait_for);
         tcase_add_test(tcase, the_guard_may_be_a_child);
         tcase_add_test(tcase, the_guard_holds_nothing_of_ours);
+        tcase_add_test(tcase, the_guard_holds_no_lock_and_no_terminal);
+        tcase_add_test(tcase, the_guard_is_small);
+        tcase_add_test(tcase, the_guard_sleeps);
         tcase_add_test(tcase, term_makes_the_guard_end_the_trees_and_go);
         suite_add_tcase(suite, tcase);
         return owned_run(suite);

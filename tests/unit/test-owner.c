@@ -285,13 +285,20 @@ static void *wait_forever(void *argument) {
         return (void *)(intptr_t)cgtree_tree_wait_empty(argument, CGTREE_FOREVER);
 }
 
+static bool is_taken(const cgtree_tree *tree) {
+        pthread_mutex_lock(&owner->lock);
+        bool taken = tree->busy;
+        pthread_mutex_unlock(&owner->lock);
+        return taken;
+}
+
 START_TEST(teardown_reaches_trees_that_threads_wait_for) {
         owned_open(placements[_i]);
         cgtree_tree *tree = owned_spawn("trap '' TERM; sleep 1000");
         cgtree_tree *other = owned_spawn("sleep 1000");
         pthread_t thread;
         ck_assert_int_eq(pthread_create(&thread, NULL, wait_forever, tree), 0);
-        while (!__atomic_load_n(&tree->busy, __ATOMIC_RELAXED)) /* until the thread has taken it */
+        while (!is_taken(tree))
                 sched_yield();
         ck_assert_int_eq(cgtree_tree_kill(tree, 0), -EBUSY);
         uint64_t before = now_usec();
