@@ -80,6 +80,19 @@ static int open_owner(struct doctor *doctor, const char *records, char **ret_err
         return 0;
 }
 
+static void say_whole(struct doctor *doctor) {
+        const cgtree_owner *owner = doctor->owner;
+        const char *reason = cgtree_owner_get_reason(doctor->owner, CGTREE_PLACEMENT_SUBTREE);
+        if (cgtree_owner_get_placement(doctor->owner) == CGTREE_PLACEMENT_SCOPE)
+                doctor_say(doctor, "placement", CGTREE_FINDING_GOOD, NULL,
+                        "scope, one for each tree, by the %s manager: every tree is ended whole. No subtree: %s",
+                        owner->manager, reason ? reason : "");
+        else
+                doctor_say(doctor, "placement", CGTREE_FINDING_GOOD, NULL,
+                        "subtree, in %s%s: every tree is ended whole",
+                        owner->home.scope ? "a scope for this program, " : "", owner->home.base.path);
+}
+
 static void look_at_placement(struct doctor *doctor, const char *error) {
         _cleanup_free_ char *advice = NULL;
         if (!doctor->owner) {
@@ -87,8 +100,7 @@ static void look_at_placement(struct doctor *doctor, const char *error) {
                 return;
         }
         if (cgtree_owner_get_guarantee(doctor->owner) == CGTREE_GUARANTEE_WHOLE) {
-                doctor_say(doctor, "placement", CGTREE_FINDING_GOOD, NULL, "subtree, in %s: every tree is ended whole",
-                        doctor->owner->home.base.path);
+                say_whole(doctor);
                 return;
         }
         const char *reason = cgtree_owner_get_reason(doctor->owner, CGTREE_PLACEMENT_SUBTREE);
@@ -102,17 +114,21 @@ static void look_at_placement(struct doctor *doctor, const char *error) {
 static void look_at_limits(struct doctor *doctor) {
         struct cgroup base = CGROUP_NONE;
         unsigned mask = 0;
+        if (doctor->owner && cgtree_owner_get_placement(doctor->owner) == CGTREE_PLACEMENT_SCOPE)
+                doctor_say(doctor, "limits", CGTREE_FINDING_GOOD, NULL,
+                        "as the %s manager has controllers, seen when a tree is started", doctor->owner->manager);
         if (!doctor->owner || doctor->owner->home.base.fd < 0)
                 return;
         if (cgroup_open(doctor->owner->home.base.path, &base) < 0)
                 return;
-        base_make_room(&base);
+        if (!doctor->owner->home.scope)
+                base_make_room(&base);
         int r = limits_available(&base, &mask);
         _cleanup_free_ char *name = limits_name(mask);
         if (r < 0 || mask == 0)
                 doctor_say(
                         doctor, "limits", CGTREE_FINDING_NOTE, NULL, "none: cgroup %s has no controllers", base.path);
-        else if (limits_has_others(&base))
+        else if (!doctor->owner->home.scope && limits_has_others(&base))
                 doctor_say(doctor, "limits", CGTREE_FINDING_NOTE, NULL,
                         "none from here: cgroup %s has processes of its own; see LIMITS in cgtree-run(1)", base.path);
         else

@@ -49,7 +49,7 @@ static int enter_scope(struct home *home) {
         char pid[24];
         snprintf(pid, sizeof(pid), "%d", (int)home->guard.guard_pid);
         home->guard_enters = false;
-        return write_file_at(home->base.fd, "cgroup.procs", pid);
+        return write_file_at(home->leaf.fd >= 0 ? home->leaf.fd : home->base.fd, "cgroup.procs", pid);
 }
 
 static int replace_guard(struct home *home) {

@@ -202,6 +202,22 @@ int limits_set(const struct cgroup *cgroup, const struct limits *limits, unsigne
         return r;
 }
 
+int limits_check(const struct cgroup *cgroup, const struct limits *limits, char **ret_reason) {
+        for (unsigned i = 0; i < N_LIMITS; i++) {
+                _cleanup_free_ char *text = NULL;
+                if (limits->values[i] == 0)
+                        continue;
+                int r = cgroup_dir_read(cgroup->fd, kinds[i].file, &text);
+                if (r >= 0 && strncmp(text, "max", 3) == 0)
+                        r = -ENODATA;
+                if (r < 0)
+                        return refuse(ret_reason, -EOPNOTSUPP,
+                                "cgroup %s is not limited in %s: its manager has not got the '%s' controller",
+                                cgroup->path, kinds[i].name, kinds[i].controller);
+        }
+        return 0;
+}
+
 /* Those below count for themselves: an end there is theirs. */
 int limits_out_of_memory(const struct cgroup *cgroup) {
         _cleanup_free_ char *text = NULL;

@@ -28,6 +28,8 @@ int limits_enable(const struct cgroup *cgroup, unsigned mask, unsigned *ret_enab
 void limits_disable(const struct cgroup *cgroup, unsigned mask);
 /* Writes them into a tree's own cgroup. With memory in `enabled`, whoever is out of memory takes the whole tree along. */
 int limits_set(const struct cgroup *cgroup, const struct limits *limits, unsigned enabled, char **ret_reason);
+/* Are they in force there, by whomever they were set? */
+int limits_check(const struct cgroup *cgroup, const struct limits *limits, char **ret_reason);
 /* Has the kernel killed a member because memory ran out? 1 or 0; -errno: cannot be told. */
 int limits_out_of_memory(const struct cgroup *cgroup);
 

@@ -322,8 +322,6 @@ static int await_guard(cgtree_owner *owner, const struct placement *taken) {
 }
 
 static int take_scopes(cgtree_owner *owner) {
-        if (owner->limits != 0)
-                return refuse_scopes(owner, strdup("a tree in a scope of its own cannot be limited"));
         int r = prepare_home(owner);
         if (r >= 0)
                 r = home_start_guard(&owner->home);
@@ -376,7 +374,9 @@ static int decide(cgtree_owner *owner) {
         bool want_scope = owner->wanted == CGTREE_PLACEMENT_SCOPE;
         if (choice->unit.delegated && !want_scope && open_subtree(owner, "self") >= 0)
                 return await_guard(owner, &placement_subtree);
-        char *reason = find_bond(choice);
+        char *reason = choice->unit.delegated && owner->limits != 0 && !want_scope
+                               ? strdup("a unit that is ours to divide is not left for limits")
+                               : find_bond(choice);
         if (reason)
                 return refuse_scopes(owner, reason);
         free(owner->slice);

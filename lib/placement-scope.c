@@ -51,6 +51,7 @@ static int ask(cgtree_tree *tree) {
                 .pid = tree->root_pid,
                 .pidfd = tree->root_pidfd,
                 .stop_usec = usec_add(tree->grace_usec, STOP_MORE_USEC),
+                .limits = tree->limits,
         };
         return scope_begin(tree->bus, &request, &tree->scope);
 }
@@ -107,12 +108,26 @@ static bool begin_elsewhere(cgtree_tree *tree) {
         return true;
 }
 
+/* The manager may take the properties and have no controllers for them. That all of a tree is killed where memory runs out is no
+ * property before 253. */
+static int see_limits(cgtree_tree *tree) {
+        _cleanup_free_ char *reason = NULL;
+        const struct limits none = { { 0 } };
+        int r = limits_check(&tree->cgroup, &tree->limits, &reason);
+        if (r >= 0)
+                r = limits_set(&tree->cgroup, &none, limits_mask(&tree->limits), &reason);
+        return r < 0 ? tree_fail(tree, CGTREE_STEP_PLACE, r, "%s", reason ? reason : "out of memory") : 0;
+}
+
 static int take_place(cgtree_tree *tree, const char *path) {
         int r = cgroup_open(path, &tree->cgroup);
         if (r >= 0)
                 r = cgroup_set_xattr(&tree->cgroup, CGROUP_XATTR_ID, tree->record.id);
         if (r < 0 && r != -EOPNOTSUPP) /* kernels before 5.7 have none: the inode alone proves it there */
                 return tree_fail(tree, CGTREE_STEP_PLACE, r, "cannot mark cgroup %s: %s", path, strerror(-r));
+        r = see_limits(tree);
+        if (r < 0)
+                return r;
         tree->record.cgroup = strdup(path);
         tree->record.cgroup_id = tree->cgroup.id;
         if (!tree->record.cgroup)

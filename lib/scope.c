@@ -57,10 +57,27 @@ static int append_process(struct scope *scope, sd_bus_message *message) {
         return sd->message_append(message, "(sv)", "PIDs", "au", 1, (uint32_t)scope->request.pid);
 }
 
+static int append_limits(struct scope *scope, sd_bus_message *message) {
+        struct bus_functions *sd = &scope->bus->sd;
+        const uint64_t *values = scope->request.limits.values;
+        int r = 0;
+        if (values[CGTREE_LIMIT_MEMORY] > 0)
+                r = sd->message_append(message, "(sv)(sv)", "MemoryMax", "t", values[CGTREE_LIMIT_MEMORY],
+                        "MemorySwapMax", "t", UINT64_C(0));
+        if (r >= 0 && values[CGTREE_LIMIT_TASKS] > 0)
+                r = sd->message_append(message, "(sv)", "TasksMax", "t", values[CGTREE_LIMIT_TASKS]);
+        if (r >= 0 && values[CGTREE_LIMIT_CPU] > 0)
+                r = sd->message_append(
+                        message, "(sv)", "CPUQuotaPerSecUSec", "t", values[CGTREE_LIMIT_CPU] * (USEC_PER_SEC / 1000));
+        return r;
+}
+
 static int append_properties(struct scope *scope, sd_bus_message *message) {
         int r = scope->bus->sd.message_append(message, "(sv)(sv)(sv)(sv)(sv)", "Description", "s", scope->description,
                 "Slice", "s", scope->slice, "Delegate", "b", 1, "CollectMode", "s", "inactive-or-failed",
                 "TimeoutStopUSec", "t", scope->request.stop_usec);
+        if (r >= 0)
+                r = append_limits(scope, message);
         return r < 0 ? r : append_process(scope, message);
 }
 

@@ -4,6 +4,7 @@
 /* One transient scope of systemd's around a process that waits: asked for, awaited, and seen to be so by the kernel. */
 
 #include "bus.h"
+#include "limits.h"
 
 struct scope_request {
         const char *unit; /* NAME.scope; a taken name is an error */
@@ -11,6 +12,7 @@ struct scope_request {
         pid_t pid;
         int pidfd; /* where the manager takes it (255 and later), it decides who is meant; -1: none */
         uint64_t stop_usec;
+        struct limits limits; /* asked for; limits_check() tells what came of it */
 };
 
 struct scope;

@@ -2,11 +2,13 @@
 hybrid machine do not have."""
 
 import contextlib
+import json
 import os
 import re
 import signal
 import sys
 
+import kernel
 from cell import Skipped, expect
 from kernel import Cgroup, deadline_in, now
 
@@ -46,23 +48,37 @@ def leaf(scene):
         made.remove()
 
 
+def trees_place(scene):
+    """Where the trees of the delegated place go beside us; elsewhere a manager makes a scope for them."""
+    need_controllers()
+    return leaf(scene) if scene.place.name == "root-delegated" else contextlib.nullcontext()
+
+
 def python(text):
     return [sys.executable, "-c", text]
 
 
-def tree_of(own):
-    """The one tree that runs below, as soon as it is there."""
+def refused(running, name):
+    """A user's manager may have been given some controllers, and not this one."""
+    return kernel.has_ended(running.pidfd) and running.wait(1) == 125 and f"'{name}' controller" in running.stderr
+
+
+def tree_of(scene, running, controller):
+    """The cgroup of the tree that it runs, as soon as it is there; None: refused."""
     deadline = deadline_in(10)
-    while now() < deadline:
-        found = [cgroup for cgroup in own.below() if re.search(r"/cgtree-\d+-\w+/trees/\w{16}$", cgroup.path)]
-        if found and found[0].populated():
-            return found[0]
-    raise AssertionError(f"no tree in {own.path}")
+    while now() < deadline and not refused(running, controller):
+        listing = scene.start("list", "--json")
+        expect(listing.wait(10) == 0, f"{listing}")
+        for tree in json.loads(listing.stdout)["trees"]:
+            if tree["owner"]["pid"] == running.pid and tree["members"]:
+                return Cgroup("/sys/fs/cgroup" + tree["cgroup"])
+    expect(kernel.has_ended(running.pidfd), f"no tree: {running}")
+    return None
 
 
 def out_of_memory(scene):
     """A child takes more than the tree may have: all of it dies, and that is said."""
-    with leaf(scene):
+    with trees_place(scene):
         report, command = scene.payload("setsid-child")
         running = scene.start("run", "--memory-max=64M", "--", "sh", "-c", '"$@" & python3 -c "$0"; echo went on', HOG, *command)
         code = running.wait(30)
@@ -74,7 +90,7 @@ def out_of_memory(scene):
 
 def killed(scene):
     """An end by SIGKILL is no end by lack of memory."""
-    with leaf(scene):
+    with trees_place(scene):
         running = scene.start("run", "--memory-max=64M", "--", *python("import os; os.kill(os.getpid(), 9)"))
         code = running.wait(30)
         expect(code == -signal.SIGKILL and running.stderr == "", f"return code {code}: {running}")
@@ -88,9 +104,11 @@ def too_little_to_start(scene):
 
 
 def fork_bomb(scene):
-    with leaf(scene) as own:
+    with trees_place(scene):
         running = scene.start("run", "--tasks-max=20", "--grace=0", "--", *python(BOMB))
-        tree = tree_of(own)
+        tree = tree_of(scene, running, "pids")
+        if not tree:
+            return
         deadline = deadline_in(20)
         while "max 0" in tree.read("pids.events") and now() < deadline:
             expect(int(tree.read("pids.current")) <= 20, "more tasks than it may have")
@@ -103,9 +121,11 @@ def fork_bomb(scene):
 
 def cpu_share(scene):
     """Half of one CPU, of which there are two."""
-    with leaf(scene) as own:
+    with trees_place(scene):
         running = scene.start("run", "--cpu-max=50%", "--grace=0", "--", "sh", "-c", 'python3 -c "$0" & python3 -c "$0"', SPIN)
-        tree = tree_of(own)
+        tree = tree_of(scene, running, "cpu")
+        if not tree:
+            return
         deadline, usage = deadline_in(20), {}
         while usage.get("nr_periods", 0) < 10 and now() < deadline:
             usage = {name: int(value) for name, value in (line.split() for line in tree.read("cpu.stat").splitlines())}
@@ -153,19 +173,23 @@ def not_to_be_had(scene):
         expect(re.match(r"cgtree: (no limit of|a process group cannot be limited in) ", running.stderr), f"{running}")
 
 
-DELEGATED = {
+HOLD = {
     "out of memory": out_of_memory,
     "SIGKILL is not out of memory": killed,
-    "too little memory to start": too_little_to_start,
     "a fork bomb": fork_bomb,
     "half a CPU": cpu_share,
+}
+DELEGATED = {
+    **HOLD,
+    "too little memory to start": too_little_to_start,
     "the main process of a service": main_process,
     "refused beside a process": beside_a_process,
 }
 OTHERS = {"refused where they cannot be had": not_to_be_had}
+SCOPES = ["root-service", "user-service", "session"]
 
 
 def tests(place):
-    """The delegated place of root has all of them; what a user's manager hands over is seen in the user's."""
-    return [(f"{place.name}/limits/{text}", function)
-            for text, function in (DELEGATED if place.name == "root-delegated" else OTHERS).items()]
+    """The delegated place of root has all of them, and the places where a manager makes scopes those that hold."""
+    chosen = DELEGATED if place.name == "root-delegated" else HOLD if place.name in SCOPES and place.auto != "group" else OTHERS
+    return [(f"{place.name}/limits/{text}", function) for text, function in chosen.items()]

@@ -47,6 +47,11 @@ START_TEST(a_controller_that_is_not_there) {
         const struct limits limits = { { [CGTREE_LIMIT_TASKS] = 5 } };
         ck_assert_int_eq(limits_set(&cgroup, &limits, 0, &unset), -ENOENT);
         ck_assert_ptr_nonnull(strstr(unset, "pids.max"));
+        _cleanup_free_ char *unseen = NULL, *none = NULL;
+        ck_assert_int_eq(limits_check(&cgroup, &limits, &unseen), -EOPNOTSUPP);
+        ck_assert_ptr_nonnull(strstr(unseen, "not limited in tasks"));
+        ck_assert_ptr_nonnull(strstr(unseen, "'pids' controller"));
+        ck_assert_int_eq(limits_check(&cgroup, &(const struct limits){ { 0 } }, &none), 0);
         ck_assert_int_lt(limits_out_of_memory(&cgroup), 0);
         cgroup_done(&cgroup);
 }
