@@ -4,6 +4,7 @@ import acceptance  # noqa: F401  its modules add their tests to the registry
 import matrix
 import places
 import registry
+import scopes
 from cell import expect
 
 
@@ -11,12 +12,22 @@ class Run(matrix.Run):
     """A run whose placement is asked for as the column says, and whose message about it is judged."""
 
     def __init__(self, cell, payload, column, end):
-        self.column, backend, self.options, self.base = column
-        super().__init__(cell, payload, backend, end)
+        self.column, self.kind, self.options, self.base = column
+        super().__init__(cell, payload, places.KINDS[self.kind][0], end)
 
     def start_tool(self, options, command):
         argv = [self.cell.host.cgtree, "run", *self.options, *options, "--", *command]
         return self.cell.start(argv, environment={"CGTREE_BASE": self.base})
+
+    def check_start(self):
+        super().check_start()
+        self.cgroup = self.cell.record()["cgroup"] or self.cell.cgroup.name
+        kind = places.kind_of(self.cgroup, self.cell.cgroup.name)
+        expect(kind == self.kind, f"it is in {self.cgroup}, a {kind}")
+
+    def check_end(self):
+        super().check_end()
+        scopes.expect_gone(self.cgroup)
 
     def check_messages(self):
         super().check_messages()

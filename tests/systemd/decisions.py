@@ -13,6 +13,7 @@ import traceback
 
 import kernel
 import places
+import scopes
 from cell import Failed, Report, Running, Skipped, expect
 from host import Result
 from kernel import Cgroup, deadline_in, has_ended, learn_patience, now, own_cgroup
@@ -27,8 +28,8 @@ class Scene:
     def __init__(self, setting):
         place, version, self.cgtree, self.payloads = setting
         self.place = place
-        self.auto = places.expected(place.auto, version)
-        self.base_self = places.expected(place.base_self, version)
+        self.auto, self.subtree, self.scope, self.base_self = (
+            places.expected(entry, version) for entry in (place.auto, place.subtree, place.scope, place.base_self))
         self.dir = tempfile.mkdtemp(prefix="decisions-")
         self.own = own_cgroup()
         self.running, self.reports = [], []
@@ -42,11 +43,11 @@ class Scene:
             report.close()
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def start(self, *argv, base=None):
+    def start(self, *argv, base=None, tool=None):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CGTREE_")}
         if base:
             environment["CGTREE_BASE"] = base
-        running = Running([self.cgtree, *argv], env=environment)
+        running = Running([tool or self.cgtree, *argv], env=environment)
         self.running.append(running)
         return running
 
@@ -75,14 +76,14 @@ class Scene:
         code = running.wait(10)
         expect(code == 7 and report.wait_end(0.1), f"status {code}, members {report.alive()}: {running}")
         expect(self.homes() == [], f"left: {self.homes()}")
+        scopes.expect_gone(report.member("escapee")["cgroup"])
 
     def placement(self, report):
-        """As the escapee shows it: in a cgroup of a tree below ours, or in ours."""
+        """As the escapee shows it."""
         cgroup = report.member("escapee")["cgroup"]
-        if cgroup == self.own:
-            return "group"
-        expect(re.search(r"/cgtree-\d+-\w+/trees/\w{16}$", cgroup), f"the escapee is in {cgroup}")
-        return "subtree"
+        kind = places.kind_of(cgroup, self.own)
+        expect(kind, f"the escapee is in {cgroup}")
+        return kind
 
     def homes(self):
         own = Cgroup.own()
@@ -136,25 +137,37 @@ def quiet(scene):
     expect(running.stderr == "", f"{running}")
 
 
-def whole(scene, option="--require=whole"):
+def whole(scene):
     if scene.auto == "group":
-        scene.refused("auto", option)
+        scene.refused("auto", "--require=whole")
+        return
+    report, running = scene.run("--require=whole")
+    expect(scene.placement(report) == scene.auto, f"it takes {scene.placement(report)}")
+    scene.finish(report, running)
+    expect(running.stderr == "", f"{running}")
+
+
+def backend(scene, option, kind, reason):
+    """It is what is asked for, or it is refused."""
+    if kind is None:
+        scene.refused(reason, option)
         return
     report, running = scene.run(option)
-    expect(scene.placement(report) == "subtree", f"{option} takes {scene.placement(report)}")
+    expect(scene.placement(report) == kind, f"it takes {scene.placement(report)}")
     scene.finish(report, running)
     expect(running.stderr == "", f"{running}")
 
 
 def subtree(scene):
-    whole(scene, "--backend=subtree")
+    backend(scene, "--backend=subtree", scene.subtree, "auto")
+
+
+def scope(scene):
+    backend(scene, "--backend=scope", scene.scope, "scope")
 
 
 def group(scene):
-    report, running = scene.run("--backend=group")
-    expect(scene.placement(report) == "group", f"it takes {scene.placement(report)}")
-    scene.finish(report, running)
-    expect(running.stderr == "", f"{running}")
+    backend(scene, "--backend=group", "group", None)
 
 
 def base_self(scene):
@@ -195,7 +208,8 @@ def nested(scene):
     running = scene.start("run", "--", scene.cgtree, "run", "--grace=20s", "--", *command)
     await_ready(report, running)
     inside = report.member("escapee")["cgroup"]
-    expect(inside.count("/trees/") == (2 if scene.auto == "subtree" else 0), f"the inner tree is in {inside}")
+    depth = {"subtree": 2, "owner-scope": 2, "scope": 1, "group": 0}
+    expect(inside.count("/trees/") == depth[scene.auto], f"the inner tree is in {inside}")
     running.signal(signal.SIGTERM)
     code = running.wait(10)
     expect(code == -signal.SIGTERM and report.wait_end(0.1), f"return code {code}: {running}")
@@ -219,6 +233,40 @@ def default_records(scene):
     expect(scene.homes() == [], f"left: {scene.homes()}")
 
 
+BONDS = ["TasksMax=50", "MemoryMax=500M", "DevicePolicy=closed"]
+
+
+def bound(scene):
+    """What binds a service is not shed by leaving it for a scope."""
+    user = ["--user"] if scene.place.uid else []
+    show = [scene.cgtree, "run", "--quiet", "--", "cat", "/proc/self/cgroup"]
+    for bond in BONDS:
+        service = ["systemd-run", *user, "--quiet", "--pipe", "--wait", "--collect", f"--property={bond}"]
+        cgroup = re.search(r"^0::(.*)$", scene.execute(*service, *show).stdout, re.M)[1]
+        expect(cgroup.endswith(".service"), f"with {bond} it is in {cgroup}")
+        running = Running([*service, scene.cgtree, "run", "--backend=scope", "--", "touch", os.path.join(scene.dir, "ran")])
+        scene.running.append(running)
+        code = running.wait(30)
+        expect(code == 125 and not os.path.exists(os.path.join(scene.dir, "ran")), f"status {code}: {running}")
+        expect(f"would be left, which has a {bond.partition('=')[0]}: set Delegate=yes on it" in running.stderr, f"{running}")
+
+
+def no_unit_left(scene):
+    """After many runs in a row the manager knows none of their scopes, neither as failed."""
+    name = f"left{os.getpid()}"  # others are at work here; a scope bears the name of its tree or of its owner
+    tool = os.path.join(scene.dir, name)
+    os.symlink(scene.cgtree, tool)
+    for _ in range(20):
+        running = scene.start("run", f"--name={name}", "--", "true", tool=tool)
+        expect(running.wait(10) == 0 and running.stderr == "", f"{running}")
+    user = ["--user"] if scene.place.uid else []
+    deadline = deadline_in(10)
+    listed = ["systemctl", *user, "list-units", "--all", "--plain", "--no-legend", f"*cgtree-{name}*"]
+    while (left := scene.execute(*listed).stdout) and now() < deadline:
+        select.select([], [], [], 0.1)
+    expect(left == "", f"left: {left}")
+
+
 GRACE, MORE = 0.3, 0.2  # what a stop may take: the grace of those who ignore TERM, and some more
 
 
@@ -239,6 +287,19 @@ def stop_of_tree(scene):
     return took
 
 
+def scope_stopped(scene):
+    """The same for a scope of cgtree's, by whoever stops it."""
+    empty = stop_of(scene, "empty", ["sleep", "1000"])
+    report, command = scene.payload("term-ignorer")
+    running = scene.start("run", f"--grace={GRACE}s", "--", *command)
+    await_ready(report, running)
+    cgroup = scopes.scope_of(report.member("root")["cgroup"])
+    full = stop(scene, os.path.basename(cgroup.path), cgroup.path)
+    code = running.wait(10)
+    expect(code == -signal.SIGTERM and report.wait_end(0.1), f"return code {code}: {running}")
+    expect(full - empty <= GRACE + MORE * kernel.PATIENCE, f"it took {full:.3f} s to stop, without a tree {empty:.3f} s")
+
+
 def stop_of(scene, name, command, report=None):
     unit = f"stopped-{name}-{os.getpid()}.service"
     user = ["--user"] if scene.place.uid else []
@@ -248,6 +309,11 @@ def stop_of(scene, name, command, report=None):
         report.wait_ready(20)
     cgroup = "/sys/fs/cgroup" + show(scene, user, unit, "ControlGroup")
     expect(cgroup.endswith(unit) and os.path.exists(cgroup), f"its cgroup is {cgroup}")
+    return stop(scene, unit, cgroup)
+
+
+def stop(scene, unit, cgroup):
+    user = ["--user"] if scene.place.uid else []
     started = now()
     scene.execute("systemctl", *user, "stop", unit)
     took = now() - started
@@ -274,18 +340,25 @@ DECISIONS = {
     "--quiet": quiet,
     "--require=whole": whole,
     "--backend=subtree": subtree,
+    "--backend=scope": scope,
     "--backend=group": group,
     "CGTREE_BASE=self": base_self,
     "CGTREE_BASE of a cgroup elsewhere": elsewhere,
     "a tree inside a tree": nested,
     "records where they go by default": default_records,
+    "what binds a service": bound,
+    "no unit is left": no_unit_left,
     "its service is stopped": service_stopped,
+    "its scope is stopped": scope_stopped,
 }
 
 
 BRIEF = [in_place, auto, base_self, default_records]
 # what only some places are for
 ONLY = {elsewhere: [place for place in places.PLACES if place.uid == places.TESTER],
+        bound: [place for place in places.PLACES if place.auto == "owner-scope"],
+        **{decision: [place for place in places.PLACES if place.auto in ("owner-scope", "scope")]
+           for decision in (no_unit_left, scope_stopped)},
         service_stopped: [place for place in places.PLACES if "systemd-run" in place.how and place.uid != places.PLAIN]}
 
 

@@ -16,7 +16,7 @@ def agrees(scene):
     found = {entry["topic"]: entry for entry in said["findings"]}
     expect(said["guarantee"] == ("group" if weaker else "whole"), f"{said['guarantee']}: {found}")
     placement = found["placement"]
-    expect(placement["text"].startswith(f"{scene.auto}"), f"{placement}")
+    expect(placement["text"].startswith(places.KINDS[scene.auto][0]), f"{placement}")
     expect(scene.own in found["own_cgroup"]["text"], f"{found['own_cgroup']}")
     expect(scene.place.records in found["records"]["text"], f"{found['records']}")
     managers = ["system_manager"] + (["user_manager"] if scene.place.uid == places.TESTER else [])

@@ -165,7 +165,7 @@ class Visit:
             if place.name in self.results:
                 expected = " and ".join(column[0] + (f"={column[1]}" if column[0] == "auto" else "")
                                         for column in places.columns(place, self.guest["systemd"]))
-                print(f"  ({place.letter}) {place.name:16} {expected:24}"
+                print(f"  ({place.letter}) {place.name:16} {expected:28}"
                       + "".join(f"{self.count(outcome, place.name):7}" for outcome in ("passed", "failed", "skipped")))
 
 
@@ -209,7 +209,7 @@ def print_summary(tier, visits, reasons):
     if cells + failed == 0:
         print(f"skipped: {'; '.join(reasons)}")
         return SKIP
-    print(f"\n{'':46}{'passed':>7}{'failed':>7}{'skipped':>8}")
+    print(f"\n{'':50}{'passed':>7}{'failed':>7}{'skipped':>8}")
     for visit in visits:
         visit.print_rows()
     print()
