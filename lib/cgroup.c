@@ -178,18 +178,25 @@ int cgroup_is_populated(const struct cgroup *cgroup) {
         return fd < 0 ? fd : cgroup_events_populated(fd);
 }
 
-static int write_file(const struct cgroup *cgroup, const char *file, const char *text) {
-        int r = cgroup_dir_write(cgroup->fd, file, text);
+/* One byte. A cgroup that is going says ENOENT as long as its files are still there (cgroup_kn_lock_live), then ENODEV. */
+static int write_file(const struct cgroup *cgroup, const char *file, char byte) {
+        _cleanup_close_ int fd = cgroup_dir_open_file(cgroup->fd, file, O_WRONLY);
+        ssize_t n;
 
-        return r == -ENODEV ? 0 : r;
+        if (fd < 0)
+                return fd == -ENODEV ? 0 : fd;
+        do
+                n = write(fd, &byte, 1);
+        while (n < 0 && errno == EINTR);
+        return n < 0 && errno != ENODEV && errno != ENOENT ? -errno : 0;
 }
 
 int cgroup_kill(const struct cgroup *cgroup) {
-        return write_file(cgroup, "cgroup.kill", "1");
+        return write_file(cgroup, "cgroup.kill", '1');
 }
 
 int cgroup_freeze(const struct cgroup *cgroup, bool freeze) {
-        return write_file(cgroup, "cgroup.freeze", freeze ? "1" : "0");
+        return write_file(cgroup, "cgroup.freeze", freeze ? '1' : '0');
 }
 
 /* ---- below a cgroup --------------------------------------------------------------------------------------------- */

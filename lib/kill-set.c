@@ -56,8 +56,9 @@ static bool tell(int socket, int type) {
         return send(socket, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
+/* A cgroup that is going says ENOENT for a moment, then ENODEV. */
 static bool write_kill(int fd) {
-        return write(fd, "1", 1) == 1 || errno == ENODEV;
+        return write(fd, "1", 1) == 1 || errno == ENODEV || errno == ENOENT;
 }
 
 static bool kill_tree(int directory) {
