@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cgtree.h"
 #include "cmd.h"
 #include "decision.h"
 #include "json.h"
 #include "message.h"
+#include "sweep-users.h"
 
 static const char help[] = "Usage: cgtree sweep [OPTIONS]\n"
                            "\n"
@@ -21,6 +23,7 @@ static const char help[] = "Usage: cgtree sweep [OPTIONS]\n"
                            "      --json          {\"version\": 1, \"dry_run\", \"ended\", \"decisions\":\n"
                            "                      [{\"id\", \"decision\", \"reason\"}...]} on stdout\n"
                            "      --records=DIR   where the trees are recorded ($CGTREE_RECORDS)\n"
+                           "      --all-users     sweep for every other user as well, as that user (for root)\n"
                            "  -q, --quiet         say errors alone\n"
                            "  -v, --verbose       say which trees were kept, too\n"
                            "  -h, --help          show this text\n"
@@ -38,12 +41,14 @@ enum {
         OPTION_DRY_RUN = 256,
         OPTION_JSON,
         OPTION_RECORDS,
+        OPTION_ALL_USERS,
 };
 
 static const struct option long_options[] = {
         { "dry-run", no_argument, NULL, OPTION_DRY_RUN },
         { "json", no_argument, NULL, OPTION_JSON },
         { "records", required_argument, NULL, OPTION_RECORDS },
+        { "all-users", no_argument, NULL, OPTION_ALL_USERS },
         { "quiet", no_argument, NULL, 'q' },
         { "verbose", no_argument, NULL, 'v' },
         { "help", no_argument, NULL, 'h' },
@@ -52,14 +57,15 @@ static const struct option long_options[] = {
 };
 
 struct sweep {
-        bool dry_run, json;
+        bool dry_run, json, all_users;
         const char *records;
         cJSON *decisions;
         uint64_t n_ended; /* or would be */
         int error;        /* of the output */
 };
 
-static int add_decision(cJSON *decisions, const char *id, const char *decision, const char *reason) {
+/* uid -1: our own trees. */
+static int add_decision(cJSON *decisions, uid_t uid, const char *id, const char *decision, const char *reason) {
         cJSON *entry = cJSON_CreateObject();
         int r;
 
@@ -68,27 +74,42 @@ static int add_decision(cJSON *decisions, const char *id, const char *decision, 
                 r = json_add_string(entry, "decision", decision);
         if (r >= 0)
                 r = json_add_string(entry, "reason", reason);
+        if (r >= 0 && uid != (uid_t)-1)
+                r = json_add_integer(entry, "uid", uid);
         if (r >= 0)
                 return json_append(decisions, entry);
         cJSON_Delete(entry);
         return r;
 }
 
-static void on_decision(void *userdata, const char *id, const char *decision, const char *reason) {
+static int print_decision(uid_t uid, const char *id, const char *decision, const char *reason) {
+        char text[1024];
+
+        if (uid == (uid_t)-1)
+                return decision_print(id, decision, reason);
+        snprintf(text, sizeof text, "user %u: %s", uid, reason);
+        return decision_print(id, decision, text);
+}
+
+static void on_decision_of(void *userdata, uid_t uid, const char *id, const char *decision, const char *reason) {
         struct sweep *sweep = userdata;
 
         sweep->n_ended += strcmp(decision, "ended") == 0 || strcmp(decision, "would end") == 0;
         if (sweep->json) {
-                int r = add_decision(sweep->decisions, id, decision, reason);
+                int r = add_decision(sweep->decisions, uid, id, decision, reason);
 
                 if (r < 0)
                         sweep->error = r;
         } else {
-                int r = decision_print(id ? id : "-", decision, reason ? reason : "");
+                int r = print_decision(uid, id ? id : "-", decision, reason ? reason : "");
 
                 if (r < 0 && sweep->error == 0)
                         sweep->error = r;
         }
+}
+
+static void on_decision(void *userdata, const char *id, const char *decision, const char *reason) {
+        on_decision_of(userdata, (uid_t)-1, id, decision, reason);
 }
 
 /* Hands the decisions on. */
@@ -111,8 +132,15 @@ static int output_json(struct sweep *sweep) {
         return r;
 }
 
+/* As cgtree_sweep(). */
+static int sweep_others(struct sweep *sweep) {
+        int r = sweep_users(sweep->dry_run, on_decision_of, sweep);
+
+        return r > 0 ? -EBADMSG : r;
+}
+
 static int sweep_trees(struct sweep *sweep) {
-        int r, swept;
+        int r, swept, others = 0;
 
         cmd_raise_descriptor_limit(); /* some for each tree */
         /* A reader that goes away does not leave half of it undone. */
@@ -121,6 +149,10 @@ static int sweep_trees(struct sweep *sweep) {
                 swept = -ENOMEM;
         else
                 swept = cgtree_sweep(sweep->records, sweep->dry_run, SWEEP_BOUND_USEC, on_decision, sweep);
+        if (sweep->all_users && (swept >= 0 || swept == -EBADMSG))
+                others = sweep_others(sweep);
+        if (others < 0)
+                swept = others;
         if (swept < 0 && swept != -EBADMSG)
                 message(MESSAGE_ERROR, "cannot sweep: %s", strerror(-swept));
 
@@ -142,6 +174,7 @@ int cmd_sweep(int argc, char *argv[]) {
                 switch (option) {
                 case OPTION_DRY_RUN: sweep.dry_run = true; break;
                 case OPTION_JSON: sweep.json = true; break;
+                case OPTION_ALL_USERS: sweep.all_users = true; break;
                 case OPTION_RECORDS: sweep.records = optarg; break;
                 case 'q': message_set_level(MESSAGE_ERROR); break;
                 case 'v': message_set_level(MESSAGE_DETAIL); break;
@@ -151,5 +184,9 @@ int cmd_sweep(int argc, char *argv[]) {
                 }
         if (optind < argc)
                 return cmd_usage("sweep", EXIT_STATUS_USAGE, "'%s' is not expected", argv[optind]);
+        if (sweep.all_users && sweep.records)
+                return cmd_usage("sweep", EXIT_STATUS_USAGE, "--all-users and --records exclude each other");
+        if (sweep.all_users && geteuid() != 0)
+                return cmd_usage("sweep", EXIT_STATUS_USAGE, "--all-users is for root");
         return sweep_trees(&sweep);
 }

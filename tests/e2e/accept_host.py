@@ -29,6 +29,40 @@ def private_mounts(cell, script, **options):
                        cell.dir], **options)
 
 
+ALL_USERS = """
+[ "$(id -u)" = 0 ] && ! ls -d /tmp/cgtree-[0-9]* >/dev/null 2>&1 || exit 77
+as_nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
+$as_nobody "$1" --version >/dev/null || exit 77
+mount -t tmpfs -o mode=1777 none /dev/shm
+! [ -d /run/user ] || mount -t tmpfs none /run/user
+unset CGTREE_RECORDS XDG_RUNTIME_DIR
+$as_nobody "$1" run -q --backend=group -- sh -c 'echo $$ $PPID >/dev/shm/pids; exec sleep 1000' >/dev/null &
+owner=$!
+until [ -s /dev/shm/pids ]; do kill -0 $owner; sleep 0.01; done
+read member reaper </dev/shm/pids
+kill -STOP $reaper # it would end the tree
+kill -KILL $owner
+wait $owner || true
+kill -KILL $reaper
+"$1" sweep --records=/dev/shm/cgtree-65534 2>/dev/null && exit 2 # another user's: root does not trust it
+[ "$(cut -d' ' -f3 /proc/$member/stat)" = S ] || exit 3
+"$1" sweep --all-users
+case "$(cut -d' ' -f3 /proc/$member/stat 2>/dev/null)" in '' | Z | X) ;; *) exit 4 ;; esac
+[ -z "$(ls /dev/shm/cgtree-65534)" ] || exit 5
+"$1" sweep --all-users --json
+"""
+
+
+@test("sweep --all-users ends what another user's dead owner left, as that user")
+def all_users(cell):
+    run = private_mounts(cell, ALL_USERS)
+    code = run.wait(20)
+    if code == 77:
+        raise Skipped("needs root, a build that others can reach, and nobody's records in /tmp")
+    expect(code == 0 and "user 65534: its owner is gone" in run.stdout and '"ended":\t0' in run.stdout, f"{code}: {run}")
+    cell.expect_clean()
+
+
 @test("H32 a hybrid machine: cgroup2 is found where it is mounted")
 def hybrid(cell):
     point, _ = cgroup2_mount()
