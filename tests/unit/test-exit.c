@@ -124,11 +124,19 @@ static void *close_here(void *unused) {
         return unused;
 }
 
+static bool is_closed(void) {
+        pthread_mutex_lock(&owner->lock);
+        bool closed = owner->closed;
+        pthread_mutex_unlock(&owner->lock);
+        return closed;
+}
+
 static void exit_while_closing(void) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, close_here, NULL) != 0)
                 _exit(22);
-        while (!__atomic_load_n(&owner->closed, __ATOMIC_RELAXED))
+        pthread_detach(thread);
+        while (!is_closed())
                 sched_yield();
 }
 

@@ -348,19 +348,17 @@ END_TEST
 #define N_BIRTHS  25
 
 static pid_t host;
-static volatile int handled_in_host, handled_elsewhere, over;
+static int handled_in_host, handled_elsewhere, over; /* atomic */
 
 static void on_bombardment(int number) {
         (void)number;
-        if (syscall(SYS_getpid) == host)
-                handled_in_host = 1;
-        else
-                handled_elsewhere = 1; /* seen by the host: the memory is the same */
+        /* Elsewhere: seen by the host, the memory is the same. */
+        __atomic_store_n(syscall(SYS_getpid) == host ? &handled_in_host : &handled_elsewhere, 1, __ATOMIC_RELAXED);
 }
 
 static void *bombard(void *userdata) {
         (void)userdata;
-        while (!over) {
+        while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
                 kill(0, SIGUSR1); /* the host, its threads in turn, and every child */
                 sched_yield();
         }
@@ -400,9 +398,9 @@ static void be_bombarded(const struct cgroup *box) {
                 ck_assert_int_eq(pthread_create(&threads[i], NULL, give_birth, (void *)(uintptr_t)box), 0);
         for (int i = 0; i < N_THREADS; i++)
                 pthread_join(threads[i], NULL);
-        over = 1;
+        __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
         pthread_join(bomber, NULL);
-        ck_assert(handled_in_host);
+        ck_assert(__atomic_load_n(&handled_in_host, __ATOMIC_RELAXED));
         ck_assert(!handled_elsewhere);
         ck_assert_uint_eq(count_fds(), fds);
         ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* none is left */
