@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base.h"
 #include "doctor.h"
 
 /* Cgroups: where they are mounted, which is ours, and what somebody could do about it. */
@@ -50,22 +49,16 @@ static void look_at_mount(struct doctor *doctor) {
 }
 
 static void look_at_own(struct doctor *doctor) {
-        _cleanup_free_ char *own = NULL, *reason = NULL;
-        struct cgroup base = CGROUP_NONE;
-        const char *wanted = getenv("CGTREE_BASE");
+        _cleanup_free_ char *own = NULL;
+        const struct home *home = doctor->owner ? &doctor->owner->home : NULL;
         int r = cgroup_path_of(0, &own);
-        if (r < 0) {
-                doctor_say(doctor, "own_cgroup", CGTREE_FINDING_NOTE, NULL, "none in cgroup v2 (%s)", strerror(-r));
-                return;
-        }
-        wanted = wanted && *wanted ? wanted : NULL;
-        r = base_open(wanted, &base, &reason);
         if (r < 0)
+                doctor_say(doctor, "own_cgroup", CGTREE_FINDING_NOTE, NULL, "none in cgroup v2 (%s)", strerror(-r));
+        else if (!home || home->base.fd < 0 || home->scope)
                 doctor_say(doctor, "own_cgroup", CGTREE_FINDING_NOTE, NULL, "%s", own);
         else
-                doctor_say(doctor, "own_cgroup", CGTREE_FINDING_GOOD, NULL, "%s; %s is ours to divide%s", own,
-                        strcmp(own, base.path) == 0 ? "it" : base.path, wanted ? " (CGTREE_BASE)" : "");
-        cgroup_done(&base);
+                doctor_say(doctor, "own_cgroup", CGTREE_FINDING_GOOD, NULL, "%s; %s is ours to divide", own,
+                        strcmp(own, home->base.path) == 0 ? "it" : home->base.path);
 }
 
 void doctor_look_at_cgroups(struct doctor *doctor) {

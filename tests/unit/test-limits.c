@@ -29,6 +29,7 @@ START_TEST(options_take_no_nonsense) {
         ck_assert_int_eq(cgtree_owner_set_limits(NULL, 0), -EINVAL);
         ck_assert_int_eq(cgtree_owner_set_limits(owner, 8), -EINVAL);
         ck_assert_int_eq(cgtree_owner_set_may_move_self(NULL, true), -EINVAL);
+        ck_assert_int_eq(cgtree_examine(NULL, NULL, NULL), -EINVAL);
         cgtree_owner_free(owner);
         close(records);
 }
