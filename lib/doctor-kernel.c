@@ -45,9 +45,10 @@ static void remove_scratch(struct doctor *doctor, const char *id, struct cgroup 
         cgroup_done(cgroup);
 }
 
-static void reap(int pidfd) {
-        siginfo_t info;
-        while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
+/* Of a child of ours that nobody else reaps: its pid is its own until then, also where there are no pidfds. */
+static void end_child(pid_t pid) {
+        (void)kill(pid, SIGKILL);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
 }
 
@@ -89,17 +90,13 @@ static int try_kill(const struct cgroup *cgroup) {
                 return -errno;
         if (pid == 0)
                 lose_main_thread(cgroup);
-        _cleanup_close_ int pidfd = pidfd_pin(pid);
-        int r = pidfd < 0 ? pidfd : -ENODATA;
-        if (pidfd >= 0 && await_lost(pid) && cgroup_is_populated(cgroup) == 1) {
+        int r = -ENODATA;
+        if (await_lost(pid) && cgroup_is_populated(cgroup) == 1) {
                 r = cgroup_kill(cgroup);
                 if (r >= 0)
                         r = wait_empty(cgroup, SPARED_USEC) ? 0 : 1;
         }
-        if (pidfd < 0)
-                return r;
-        (void)pidfd_signal(pidfd, SIGKILL);
-        reap(pidfd);
+        end_child(pid);
         return r;
 }
 
@@ -130,8 +127,7 @@ static int give_birth(const struct cgroup *cgroup, enum birth_state *ret_state) 
                 return r;
         }
         *ret_state = birth_wait(birth, pidfd, START_USEC);
-        (void)pidfd_signal(pidfd, SIGKILL);
-        reap(pidfd);
+        end_child(pid);
         birth_free(birth);
         return 0;
 }
@@ -146,10 +142,8 @@ static bool tells_exit(void) {
                 _exit(0);
         _cleanup_close_ int pidfd = pidfd_pin(pid);
         int status;
-        if (pidfd < 0)
-                return false;
-        reap(pidfd);
-        return pidfd_get_exit(pidfd, &status) >= 0;
+        end_child(pid);
+        return pidfd >= 0 && pidfd_get_exit(pidfd, &status) >= 0;
 }
 
 static bool has_pidfs(void) {
