@@ -12,6 +12,7 @@ import accept_doctor  # noqa: F401
 import accept_end  # noqa: F401  each of these adds its tests to the registry
 import accept_host  # noqa: F401
 import accept_limits  # noqa: F401
+import accept_owner  # noqa: F401
 import accept_run  # noqa: F401
 import accept_terminal  # noqa: F401
 import registry
