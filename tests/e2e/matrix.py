@@ -120,9 +120,11 @@ class Run:
             self.end_by_sweep()
 
     def end_by_kill(self):
-        code, kill = self.cell.tool("kill", f"--records={self.cell.records}", f"--grace={self.payload.grace}s",
-                                    self.identity)
+        code, kill = self.tool_kill()
         expect(code == 0, f"kill gave {code}: {kill}")
+
+    def tool_kill(self):
+        return self.cell.tool("kill", f"--records={self.cell.records}", f"--grace={self.payload.grace}s", self.identity)
 
     def end_by_sweep(self):
         """The tool is dead, and so is the guard or the reaper that would have acted at once."""

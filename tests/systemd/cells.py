@@ -1,5 +1,7 @@
 """Cells of the end-to-end matrix, in the placements of one place, and the tool's promises there."""
 
+import signal
+
 import acceptance  # noqa: F401  its modules add their tests to the registry
 import matrix
 import places
@@ -24,6 +26,17 @@ class Run(matrix.Run):
         self.cgroup = self.cell.record()["cgroup"] or self.cell.cgroup.name
         kind = places.kind_of(self.cgroup, self.cell.cgroup.name)
         expect(kind == self.kind, f"it is in {self.cgroup}, a {kind}")
+
+    def end_by_kill(self):
+        """The manager removes a scope that all have left: then only the tool still knows of its root."""
+        if self.kind != "scope" or not self.out_of_reach():
+            super().end_by_kill()
+            return
+        scopes.expect_gone(self.cgroup)
+        code, kill = self.tool_kill()
+        expect(code == 3 and not self.report.ended, f"kill gave {code}: {kill}")
+        self.note = "limit: kill does not find a root that left its scope"
+        self.tool.signal(signal.SIGTERM)
 
     def check_end(self):
         super().check_end()
