@@ -36,6 +36,7 @@ static const struct symbol symbols[] = {
         SYMBOL(set_bus_client),
         SYMBOL(negotiate_fds),
         SYMBOL(start),
+        SYMBOL(is_ready),
         SYMBOL(get_fd),
         SYMBOL(get_events),
         SYMBOL(get_timeout),

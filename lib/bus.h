@@ -28,6 +28,7 @@ struct bus_functions {
         int (*set_bus_client)(sd_bus *bus, int yes);
         int (*negotiate_fds)(sd_bus *bus, int yes);
         int (*start)(sd_bus *bus);
+        int (*is_ready)(sd_bus *bus);
         int (*get_fd)(sd_bus *bus);
         int (*get_events)(sd_bus *bus);
         int (*get_timeout)(sd_bus *bus, uint64_t *ret_usec);

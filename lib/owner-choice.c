@@ -293,7 +293,7 @@ static int ask_manager(cgtree_owner *owner) {
 /* Who leaves a service for a scope leaves what binds the service. Of one that is not our manager's, nothing is known. */
 static char *find_bond(const struct choice *choice) {
         if (choice->unit.name)
-                return choice->unit.limit ? format("%s would be left, which has a %s: set Delegate=yes on it",
+                return choice->unit.limit ? format("%s would be left, which sets %s: set Delegate=yes on it",
                                                     choice->unit.name, choice->unit.limit)
                                           : NULL;
         size_t length = 0;

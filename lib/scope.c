@@ -8,9 +8,10 @@
 #include "cgroup.h"
 
 enum phase {
-        PHASE_STARTING, /* until the job is done */
-        PHASE_SEEN,     /* the process is in it */
-        PHASE_STOPPING, /* it is, but without the process */
+        PHASE_CONNECTING, /* what has a descriptor in it would be waited with by sd-bus itself */
+        PHASE_STARTING,   /* until the job is done */
+        PHASE_SEEN,       /* the process is in it */
+        PHASE_STOPPING,   /* it is, but without the process */
         PHASE_FAILED,
 };
 
@@ -132,8 +133,6 @@ int scope_begin(struct bus *bus, const struct scope_request *request, struct sco
                 r = bus->sd.add_filter(bus->connection, &scope->slot, hear_signal, scope);
         if (r >= 0)
                 r = bus_subscribe(bus, scope->subscribe_calls);
-        if (r >= 0)
-                r = start(scope);
         if (r < 0)
                 scope_free(scope);
         else
@@ -164,14 +163,19 @@ static bool is_error(const struct bus_call *call, const char *name) {
         return call->error_name && strcmp(call->error_name, name) == 0;
 }
 
+static void begin(struct scope *scope) {
+        scope->phase = PHASE_STARTING;
+        int r = start(scope);
+        if (r < 0)
+                fail(scope, r, format("a scope cannot be asked for: %s", strerror(-r)));
+}
+
 /* Managers before 255 know no PIDFDs. */
 static void hear_refusal(struct scope *scope) {
         struct bus_call *call = &scope->start_call;
         if (scope->by_pidfd && is_error(call, "org.freedesktop.DBus.Error.PropertyReadOnly")) {
                 scope->by_pidfd = false;
-                int r = start(scope);
-                if (r < 0)
-                        fail(scope, r, format("a scope cannot be asked for: %s", strerror(-r)));
+                begin(scope);
                 return;
         }
         fail(scope, is_error(call, "org.freedesktop.systemd1.UnitExists") ? -EEXIST : -EREMOTEIO,
@@ -220,14 +224,19 @@ static void look_at_job(struct scope *scope, char **ret_cgroup) {
         stop(scope);
 }
 
+static void step_bus(struct scope *scope) {
+        char *reason = NULL;
+        int r = bus_step(scope->bus, &reason);
+        if (r < 0)
+                fail(scope, r, reason);
+}
+
 int scope_step(struct scope *scope, char **ret_cgroup, char **ret_reason) {
         _cleanup_free_ char *cgroup = NULL;
-        if (scope->phase == PHASE_STARTING || scope->phase == PHASE_STOPPING) {
-                char *reason = NULL;
-                int r = bus_step(scope->bus, &reason);
-                if (r < 0)
-                        fail(scope, r, reason);
-        }
+        if (scope->phase != PHASE_SEEN && scope->phase != PHASE_FAILED)
+                step_bus(scope);
+        if (scope->phase == PHASE_CONNECTING && scope->bus->sd.is_ready(scope->bus->connection) > 0)
+                begin(scope);
         if (scope->phase == PHASE_STARTING && scope->start_call.error_name)
                 hear_refusal(scope);
         else if (scope->phase == PHASE_STARTING && scope->start_call.answered && scope->result)

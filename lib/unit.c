@@ -215,7 +215,7 @@ static int read_properties(struct unit *unit) {
         if (!unit->name)
                 return -EBADMSG;
         if (reading.seen != (1U << N_EXPECTED) - 1 && !unit->limit &&
-                !(unit->limit = strdup("its limits cannot be read")))
+                !(unit->limit = strdup("limits that cannot be read")))
                 return -ENOMEM;
         return 0;
 }
