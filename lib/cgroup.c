@@ -49,14 +49,12 @@ static int cgroup_from_fd(int *fd, char **path, struct cgroup *ret_cgroup) {
         return 0;
 }
 
-int cgroup_open(const char *path, struct cgroup *ret_cgroup) {
-        _cleanup_close_ int root = -1, fd = -1;
-        _cleanup_free_ char *clean = NULL, *prefix = NULL;
+int cgroup_open_from(int root, const char *prefix, const char *path, struct cgroup *ret_cgroup) {
+        _cleanup_close_ int fd = -1;
+        _cleanup_free_ char *clean = NULL;
         const char *below;
         int r = normalize(path, &clean);
 
-        if (r >= 0)
-                r = cgroup_open_root(&root, &prefix);
         if (r < 0)
                 return r;
         below = cgroup_path_below(clean, prefix);
@@ -64,6 +62,14 @@ int cgroup_open(const char *path, struct cgroup *ret_cgroup) {
                 return -EXDEV;
         fd = cgroup_dir_open(root, below);
         return fd < 0 ? fd : cgroup_from_fd(&fd, &clean, ret_cgroup);
+}
+
+int cgroup_open(const char *path, struct cgroup *ret_cgroup) {
+        _cleanup_close_ int root = -1;
+        _cleanup_free_ char *prefix = NULL;
+        int r = cgroup_open_root(&root, &prefix);
+
+        return r < 0 ? r : cgroup_open_from(root, prefix, path, ret_cgroup);
 }
 
 int cgroup_open_child(const struct cgroup *parent, const char *name, struct cgroup *ret_cgroup) {

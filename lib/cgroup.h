@@ -31,6 +31,8 @@ const char *cgroup_path_below(const char *path, const char *above);
 /* openat2 BENEATH | NO_SYMLINKS | NO_XDEV below the root; without openat2 (before 5.6, ENOSYS) component by component.
  * `path` as of cgroup_path_of(). -ENOENT, -EXDEV (outside of the mount), -EINVAL ("..", not absolute). */
 int cgroup_open(const char *path, struct cgroup *ret_cgroup);
+/* The same from a root that is open: -ENOENT then says that it is not there. */
+int cgroup_open_from(int root, const char *prefix, const char *path, struct cgroup *ret_cgroup);
 /* A child of an open one. */
 int cgroup_open_child(const struct cgroup *parent, const char *name, struct cgroup *ret_cgroup);
 /* mkdir and open. -EEXIST; -EAGAIN: cgroup.max.descendants or depth; -ENOENT, -ENODEV: the parent is gone. */

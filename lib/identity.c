@@ -187,24 +187,16 @@ static const char *check_marks(const struct record *record, const struct cgroup 
         return strcmp(id, record->id) == 0 ? NULL : "its cgroup carries another id";
 }
 
-/* Without a mount every path is absent. */
-static bool is_mounted(void) {
-        _cleanup_close_ int fd = -1;
-        _cleanup_free_ char *prefix = NULL;
-
-        return cgroup_open_root(&fd, &prefix) >= 0;
-}
-
 static enum identity_verdict judge_absence(
         const struct record *record, uint64_t cgroup_namespace, const char **ret_reason) {
-        if (!is_mounted())
-                return verdict(IDENTITY_SKIP, ret_reason, "no cgroup2 can be seen from here");
         if (record->cgroup_namespace == 0 || record->cgroup_namespace != cgroup_namespace)
                 return verdict(IDENTITY_SKIP, ret_reason, "it is of another cgroup namespace");
         return verdict(IDENTITY_NOTHING, ret_reason, "its cgroup is gone");
 }
 
 enum identity_verdict identity_cgroup(const struct record *record, struct cgroup *ret_cgroup, const char **ret_reason) {
+        _cleanup_close_ int root = -1;
+        _cleanup_free_ char *prefix = NULL;
         struct cgroup cgroup = CGROUP_NONE;
         uint64_t cgroup_namespace = 0;
         const char *problem;
@@ -213,7 +205,11 @@ enum identity_verdict identity_cgroup(const struct record *record, struct cgroup
 
         if (v != IDENTITY_PROVEN)
                 return v;
-        r = cgroup_open(record->cgroup, &cgroup);
+        r = cgroup_open_root(&root, &prefix);
+        if (r == -ENOENT) /* without a mount every path is absent */
+                return verdict(IDENTITY_SKIP, ret_reason, "no cgroup2 can be seen from here");
+        if (r >= 0)
+                r = cgroup_open_from(root, prefix, record->cgroup, &cgroup);
         if (r == -ENOENT)
                 return judge_absence(record, cgroup_namespace, ret_reason);
         if (r < 0)
