@@ -19,8 +19,9 @@
  * waits. The reason why a better one was not taken is kept. */
 
 #define LOOK_AGAIN_USEC (60 * USEC_PER_SEC)
-#define MANAGER_USEC    (3 * USEC_PER_SEC) /* from the connect to the scope */
-#define STOP_MORE_USEC  (2 * USEC_PER_SEC) /* than the grace, before the manager takes over from the guard */
+#define MANAGER_USEC    (3 * USEC_PER_SEC)     /* from the connect to the scope */
+#define CHOICE_USEC     (3200 * USEC_PER_MSEC) /* with what comes before and after */
+#define STOP_MORE_USEC  (2 * USEC_PER_SEC)     /* than the grace, before the manager takes over from the guard */
 
 enum stage {
         STAGE_ASKING,  /* the manager, about our unit */
@@ -95,7 +96,7 @@ static int new_choice(cgtree_owner *owner, struct choice **ret_choice) {
         if (!choice)
                 return -ENOMEM;
         choice->watched_fd = -1;
-        choice->deadline = usec_add(now_usec(), MANAGER_USEC);
+        choice->deadline = usec_add(now_usec(), CHOICE_USEC);
         choice->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
         if (owner->choice_fd < 0)
                 owner->choice_fd = epoll_create1(EPOLL_CLOEXEC);

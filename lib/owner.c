@@ -313,6 +313,7 @@ int cgtree_owner_close(cgtree_owner *owner, uint64_t grace_usec, uint64_t timeou
                 return r;
         pthread_mutex_lock(&owner->lock);
         bool was_open = owner->open && !owner->closed;
+        owner_forget_choice(owner);
         owner->closed = true;
         pthread_mutex_unlock(&owner->lock);
         if (!was_open)
@@ -332,6 +333,8 @@ void cgtree_owner_free(cgtree_owner *owner) {
                 return;
         owner_leave_exit(owner);
         bool ours = owner_check(owner) >= 0;
+        if (ours) /* of a forked child's copy the lock may be held for ever */
+                owner_forget_choice(owner);
         if (ours && owner->open && owner->n_living == 0)
                 home_leave(&owner->home);
         /* Before the trees, so that a forked child takes nothing out of an epoll set that it shares with us. */
@@ -340,7 +343,6 @@ void cgtree_owner_free(cgtree_owner *owner) {
                 next = tree->next;
                 tree_release(tree);
         }
-        owner_forget_choice(owner);
         home_done(&owner->home);
         kill_set_done(&owner->kill_set);
         deadlines_done(&owner->deadlines);

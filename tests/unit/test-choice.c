@@ -18,7 +18,6 @@ static void find_manager(void) {
 }
 
 static void stop_manager(void) {
-        find_manager();
         ck_assert_int_eq(kill(manager, SIGSTOP), 0);
 }
 
@@ -26,15 +25,17 @@ static void continue_manager(void) {
         ck_assert_int_eq(kill(manager, SIGCONT), 0);
 }
 
-static void continue_always(void) {
-        if (manager > 0)
-                (void)kill(manager, SIGCONT);
-}
-
 /* As from a login: what lies above us and the manager's part is not ours. */
 static void set_distance(bool far) {
         _cleanup_free_ char *path = format("%s/cgroup.procs", getenv("CG"));
         ck_assert_int_eq(chmod(path, far ? 0444 : 0644), 0);
+}
+
+/* As a test that failed may not have left it. */
+static void begin(void) {
+        find_manager();
+        continue_manager();
+        set_distance(false);
 }
 
 static uint64_t longest;
@@ -160,6 +161,29 @@ START_TEST(cancelled_while_the_scope_is_awaited) {
 }
 END_TEST
 
+START_TEST(closed_while_it_opens) {
+        stop_manager();
+        for (int guarded = 0; guarded < 2; guarded++) {
+                owner = owned_new(CGTREE_PLACEMENT_AUTO);
+                ck_assert_int_eq(cgtree_owner_set_guard_is_child(owner, true), 0);
+                if (guarded) { /* as far as the guard, then it stops */
+                        continue_manager();
+                        ck_assert_int_eq(cgtree_owner_begin_open(owner), 0);
+                        for (uint64_t until = now_usec() + LONG_USEC;
+                                owner->home.guard.socket < 0 && now_usec() < until;)
+                                ck_assert_int_ge(owner_is_ready(owner), 0);
+                        stop_manager();
+                        (void)owner_is_ready(owner);
+                } else
+                        ck_assert_int_eq(cgtree_owner_begin_open(owner), 0);
+                uint64_t before = now_usec();
+                owned_close();
+                ck_assert_uint_lt(now_usec() - before, USEC_PER_SEC);
+        }
+        continue_manager();
+}
+END_TEST
+
 /* Somebody has put the root elsewhere: the scope, empty, goes, and the command does not. */
 START_TEST(a_root_that_is_taken_away) {
         owned_open(CGTREE_PLACEMENT_SCOPE);
@@ -255,11 +279,12 @@ int main(void) {
         Suite *suite = suite_create("choice");
         TCase *tcase = tcase_create("choice");
         tcase_set_timeout(tcase, 60);
-        tcase_add_checked_fixture(tcase, NULL, continue_always);
+        tcase_add_checked_fixture(tcase, begin, NULL);
         tcase_add_test(tcase, a_stopped_manager_holds_nobody_up);
         tcase_add_test(tcase, far_from_the_manager_each_tree_has_a_scope);
         tcase_add_test(tcase, asked_for_it_fails_instead);
         tcase_add_test(tcase, cancelled_while_the_scope_is_awaited);
+        tcase_add_test(tcase, closed_while_it_opens);
         tcase_add_test(tcase, a_root_that_is_taken_away);
         tcase_add_test(tcase, without_a_record_nothing_runs);
         tcase_add_test(tcase, a_scope_whose_guard_was_killed);
