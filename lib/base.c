@@ -153,7 +153,7 @@ void base_make_room(struct cgroup *base) {
         struct cgroup room = CGROUP_NONE;
         if (cgroup_open(base->path, &room) < 0)
                 return;
-        while (limits_has_others(&room))
+        while (limits_has_others(&room, 0))
                 if (!go_up(&room)) {
                         cgroup_done(&room);
                         return;

@@ -128,7 +128,7 @@ static void look_at_limits(struct doctor *doctor) {
         if (r < 0 || mask == 0)
                 doctor_say(
                         doctor, "limits", CGTREE_FINDING_NOTE, NULL, "none: cgroup %s has no controllers", base.path);
-        else if (!doctor->owner->home.scope && limits_has_others(&base))
+        else if (!doctor->owner->home.scope && limits_has_others(&base, doctor->owner->home.guard.guard_pid))
                 doctor_say(doctor, "limits", CGTREE_FINDING_NOTE, NULL,
                         "none from here: cgroup %s has processes of its own; see LIMITS in cgtree-run(1)", base.path);
         else

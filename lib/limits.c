@@ -247,12 +247,12 @@ static bool is_among(pid_t pid, const pid_t *pids, size_t n) {
         return false;
 }
 
-bool limits_has_others(const struct cgroup *cgroup) {
+bool limits_has_others(const struct cgroup *cgroup, pid_t other) {
         _cleanup_free_ char *members = NULL;
         if (cgroup_dir_read(cgroup->fd, "cgroup.procs", &members) < 0)
                 return true;
         for (const char *line = members; *line; line += strcspn(line, "\n") + 1)
-                if (atoi(line) != getpid())
+                if (atoi(line) != getpid() && (other == 0 || atoi(line) != other))
                         return true;
         return false;
 }

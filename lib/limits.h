@@ -33,8 +33,8 @@ int limits_check(const struct cgroup *cgroup, const struct limits *limits, char 
 /* Has the kernel killed a member because memory ran out? 1 or 0; -errno: cannot be told. */
 int limits_out_of_memory(const struct cgroup *cgroup);
 
-/* Are processes but this one members of the cgroup itself? */
-bool limits_has_others(const struct cgroup *cgroup);
+/* Are processes but this one, and that other one, members of the cgroup itself? 0: there is no other one. */
+bool limits_has_others(const struct cgroup *cgroup, pid_t other);
 /* Moves the processes that are members of `from` itself to `to`, if they are all among `pids`. -EBUSY: another is there; the reason
  * names it. */
 int limits_move_members(
