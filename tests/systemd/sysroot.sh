@@ -1,6 +1,6 @@
 #!/bin/bash
-# sysroot.sh   what a build needs to run on the oldest of the guests, and so on all of them: the C library, cJSON, libsystemd,
-# libgcc and the kernel's headers of bullseye, unpacked and not installed.  Prints where it is, with a meson native file in it.
+# sysroot.sh   what a build needs to run on the oldest of the guests, and so on all of them: the C library, cJSON, libgcc and the
+# kernel's headers of bullseye, unpacked and not installed.  Prints where it is, with a meson native file in it.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$(realpath "$0")")/common.sh"
 out=$cache/sysroot
@@ -14,7 +14,7 @@ echo "$me: fetching the libraries of bullseye" >&2
 tar=$out.tar
 trap 'rm -f "$tar"' EXIT
 unshare -m --propagation private mmdebstrap --quiet --mode=root --variant=extract --format=tar \
-  --include=libc6-dev,linux-libc-dev,libcjson-dev,libsystemd-dev,libgcc-10-dev \
+  --include=libc6-dev,linux-libc-dev,libcjson-dev,libgcc-10-dev \
   bullseye "$tar" "deb [signed-by=$keyring] $mirror bullseye main" >&2 </dev/null ||
   skip "no libraries of bullseye (is there a network?)"
 mkdir -p "$out"
