@@ -216,9 +216,9 @@ static bool is_chosen(const struct plan *plan, char *words[]) {
 
 static int run_plans(bool every, char *words[]) {
         struct tally all = { 0 };
-        int r = ground_make(&cgroups_base);
+        int r = ground_enter();
         if (r < 0) {
-                printf("the ground cannot be made: %s\n", strerror(-r));
+                printf("the ground cannot be entered: %s\n", strerror(-r));
                 return 1;
         }
         setenv("CGTREE_RECORDS", ground.records, 1);
@@ -230,9 +230,15 @@ static int run_plans(bool every, char *words[]) {
                 all.n_losses += tally.n_losses;
                 all.usec += tally.usec;
         }
-        ground_remove();
         printf("crash: %zu points, %zu losses, %.1f s\n", all.n_points, all.n_losses, (double)all.usec / 1e6);
         return all.n_losses > 0 || all.n_points == 0;
+}
+
+static pid_t worker;
+
+static void stop_worker(int number) {
+        (void)number;
+        (void)kill(worker, SIGKILL);
 }
 
 /* The children run in a cgroup that is to be removed: its maker stays outside. */
@@ -241,14 +247,17 @@ static int guarded(bool every, char *words[]) {
         if (!cgroups_make())
                 return 77;
         fflush(stdout);
-        pid_t pid = fork();
-        if (pid == 0) {
+        worker = ground_make(&cgroups_base) < 0 ? -1 : fork();
+        if (worker == 0) {
                 prctl(PR_SET_CHILD_SUBREAPER, 1);
                 exit(run_plans(every, words));
         }
-        if (pid > 0)
-                while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        signal(SIGTERM, stop_worker);
+        signal(SIGINT, stop_worker);
+        if (worker > 0)
+                while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
                         ;
+        ground_remove();
         bool clean = cgroups_remove();
         return clean && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

@@ -51,9 +51,11 @@ int ground_make(const struct cgroup *base) {
         int r = cgroup_create(base, "runners", &ground.runners);
         if (r >= 0)
                 r = cgroup_create(base, "trees", &ground.trees);
-        if (r >= 0)
-                r = write_file_at(ground.runners.fd, "cgroup.procs", "0");
         return r < 0 ? r : make_directory();
+}
+
+int ground_enter(void) {
+        return write_file_at(ground.runners.fd, "cgroup.procs", "0");
 }
 
 void ground_remove(void) {

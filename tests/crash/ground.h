@@ -16,8 +16,9 @@ struct ground {
 
 extern struct ground ground;
 
-/* Below `base`; this process moves there. */
+/* Below `base`. */
 int ground_make(const struct cgroup *base);
+int ground_enter(void); /* this process moves there */
 void ground_remove(void);
 void ground_clear(void); /* ends and removes whatever is left */
 
