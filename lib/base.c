@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "limits.h"
+#include "cgroup-limits.h"
 
 #define NEST_HELP "set Delegate=yes on its unit, or CGTREE_BASE to a cgroup of yours"
 

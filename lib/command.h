@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
+#include "cgroup-limits.h"
 #include "child.h"
-#include "limits.h"
 
 struct cgtree_command {
         char **argv, **environment; /* environment NULL: ours at the spawn */

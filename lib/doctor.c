@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base.h"
+#include "cgroup-limits.h"
 #include "gate.h"
-#include "limits.h"
 #include "records.h"
 
 #define OPEN_USEC (5 * USEC_PER_SEC)

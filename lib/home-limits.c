@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cgroup-limits.h"
 #include "home.h"
-#include "limits.h"
 
 /* Controllers on the way from the base to the trees: BASE, HOME and HOME/trees have them enabled for their children. If we live in
  * BASE, that takes a leaf for us to live in: HOME/leaf. */

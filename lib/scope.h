@@ -4,7 +4,7 @@
 /* One transient scope of systemd's around a process that waits: asked for, awaited, and seen to be so by the kernel. */
 
 #include "bus.h"
-#include "limits.h"
+#include "cgroup-limits.h"
 
 struct scope_request {
         const char *unit; /* NAME.scope; a taken name is an error */

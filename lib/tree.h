@@ -5,11 +5,11 @@
 
 #include <poll.h>
 
+#include "cgroup-limits.h"
 #include "cgroup.h"
 #include "gate.h"
 #include "home.h"
 #include "kill.h"
-#include "limits.h"
 #include "placement.h"
 #include "record.h"
 #include "spawn.h"

@@ -20,7 +20,7 @@ LAYERS = [
     {"process", "cgroup"},
     {"record", "lineage"},
     {"records", "identity"},
-    {"child", "stub", "bus", "limits"},
+    {"child", "stub", "bus", "cgroup-limits"},
     {"gate", "spawn", "kill", "unit", "scope"},
     {"guard", "kill-set"},
     {"command", "base", "home", "placement", "group"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "cgroup-limits.h"
 #include "cgroups.h"
-#include "limits.h"
 #include "owned.h"
 
 /* Limits, as far as a machine goes without controllers: what they are called, who is moved, and how each refusal reads. What they

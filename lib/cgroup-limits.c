@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "limits.h"
+#include "cgroup-limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
