@@ -376,6 +376,8 @@ def judge(setting, name, decision):
     except Skipped as reason:
         return Result(name, "skipped", str(reason), now() - started)
     except Failed as error:
+        if scopes.met_slow_manager(scene.running):
+            return Result(name, "skipped", scopes.TOO_SLOW, now() - started)
         return Result(name, "failed", str(error), now() - started)
     except Exception:
         return Result(name, "failed", traceback.format_exc(), now() - started)

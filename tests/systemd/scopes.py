@@ -3,6 +3,7 @@
 import re
 import select
 
+import kernel
 from cell import expect
 from kernel import Cgroup, deadline_in, now
 
@@ -19,3 +20,15 @@ def expect_gone(cgroup):
     while scope and scope.exists() and now() < deadline:
         select.select([], [], [], 0.01)
     expect(not scope or not scope.exists(), f"left: {scope and scope.path}")
+
+
+TOO_SLOW = "the manager of this slow machine takes longer than cgtree waits for it"
+SLOW = 3.0  # this much slower than it should a machine's manager may take longer than cgtree waits
+
+
+def met_slow_manager(running):
+    """Whether one of these did not wait for the manager any longer, on a machine where that is no wonder."""
+    for one in running:
+        one.drain("stdout"), one.drain("stderr")
+    return kernel.PATIENCE >= SLOW and any(re.search("does not answer|took too long", one.stdout + one.stderr)
+                                           for one in running)
