@@ -50,7 +50,8 @@ struct guard {
         int records_fd;
         char home[NAME_MAX + 1]; /* name of the directory above the trees */
         uint64_t grace_usec, death_grace_usec;
-        bool leaving; /* SIGTERM: go when the trees are empty, the owner may stay */
+        bool leaving;    /* SIGTERM: go when the trees are empty, the owner may stay */
+        bool kills_once; /* the owner wanted all killed, and goes on */
         bool bye;
 
         struct cgroup trees;
@@ -167,6 +168,17 @@ static void step_terminating(struct guard *guard) {
                 wake_at(guard, guard->grace_until);
 }
 
+/* All are dead that the owner wanted killed: watching begins anew. */
+static void watch_again(struct guard *guard) {
+        guard->kills_once = false;
+        guard->phase = PHASE_WATCHING;
+        ending_done(&guard->ending, &guard->trees);
+        for (size_t i = 0; i < guard->n_elsewhere; i++) {
+                ending_done(&guard->elsewhere[i].ending, &guard->elsewhere[i].cgroup);
+                guard->elsewhere[i].empty = false;
+        }
+}
+
 /* ---- what is left of them ---------------------------------------------------------------------------------------- */
 
 static void remove_tree(struct guard *guard, const char *id) {
@@ -210,6 +222,10 @@ static bool step(struct guard *guard) {
         if (owner_is_gone(guard)) {
                 tidy(guard);
                 return true;
+        }
+        if (guard->kills_once) {
+                watch_again(guard);
+                return guard->bye;
         }
         /* A birth that was under way when the owner began its teardown may still bring a member. */
         return guard->leaving || guard->bye;
@@ -284,12 +300,21 @@ static void take_directory(struct guard *guard, const struct gate_message *messa
                 (void)gate_message_send(guard->socket, &(struct gate_message){ .type = GATE_HELD }, -1, MSG_DONTWAIT);
 }
 
+static void tear_down(struct guard *guard) {
+        guard->kills_once = false;
+        if (guard->phase == PHASE_WATCHING)
+                begin_terminate(guard, guard->grace_usec);
+}
+
 static void hear_word(struct guard *guard, const struct gate_message *message, int *fd, const char *text) {
         if (message->type == GATE_BYE)
                 guard->bye = true;
-        else if (message->type == GATE_TEARDOWN && guard->phase == PHASE_WATCHING)
-                begin_terminate(guard, guard->grace_usec);
-        else if (message->type == GATE_TREES || message->type == GATE_HOLD)
+        else if (message->type == GATE_TEARDOWN)
+                tear_down(guard);
+        else if (message->type == GATE_KILL && guard->phase == PHASE_WATCHING) {
+                guard->kills_once = true;
+                begin_kill(guard);
+        } else if (message->type == GATE_TREES || message->type == GATE_HOLD)
                 take_directory(guard, message, fd, text);
         else if (message->type == GATE_DROP)
                 drop_tree(guard, message->id);
@@ -316,8 +341,7 @@ static void hear_signal(struct guard *guard) {
         struct signalfd_siginfo info;
         while (read(guard->signals, &info, sizeof(info)) == sizeof(info)) {
                 guard->leaving = true;
-                if (guard->phase == PHASE_WATCHING)
-                        begin_terminate(guard, guard->grace_usec);
+                tear_down(guard);
         }
 }
 

@@ -308,6 +308,23 @@ START_TEST(a_dead_guard_is_replaced) {
 }
 END_TEST
 
+/* What kill_now asks of it where the kernel has no cgroup.kill. */
+START_TEST(the_guard_kills_once_and_watches_on) {
+        owned_open(CGTREE_PLACEMENT_SUBTREE);
+        struct gate_message message = { .type = GATE_KILL };
+        for (int i = 0; i < 2; i++) {
+                cgtree_tree *tree = owned_spawn("sleep 1000 & sleep 1000");
+                ck_assert_int_eq(
+                        send(owner->home.guard.socket, &message, sizeof(message), MSG_NOSIGNAL), sizeof(message));
+                ck_assert_int_eq(cgtree_tree_wait_empty(tree, LONG_USEC), 0);
+                owned_exit_is(tree, CLD_KILLED, SIGKILL);
+                cgtree_tree_free(tree);
+        }
+        ck_assert_int_eq(pidfd_is_dead(owner->home.guard.pidfd), 0);
+        owned_close();
+}
+END_TEST
+
 START_TEST(the_guard_is_no_child_to_wait_for) {
         owned_open(CGTREE_PLACEMENT_SUBTREE);
         ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
@@ -449,6 +466,7 @@ int main(void) {
         tcase_add_loop_test(tcase, close_joins_a_teardown_under_way, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, a_forked_child_kills_nothing, 0, N_PLACEMENTS);
         tcase_add_test(tcase, a_dead_guard_is_replaced);
+        tcase_add_test(tcase, the_guard_kills_once_and_watches_on);
         tcase_add_test(tcase, the_guard_is_no_child_to_wait_for);
         tcase_add_test(tcase, the_guard_may_be_a_child);
         tcase_add_test(tcase, the_guard_holds_nothing_of_ours);
