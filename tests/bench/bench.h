@@ -57,6 +57,7 @@ void row_add(struct row *row, double sample);
 /* A second column: CPU time. */
 void row_add_cpu(struct row *row, double sample);
 double row_median(const struct row *row);
+double row_worst(const struct row *row);
 /* Ratios are those of medians to this row. */
 void table_set_reference(struct table *table, const struct row *row);
 /* What is asked for, and how it came out: `value` at most, or at least, `limit`. */
@@ -99,6 +100,10 @@ struct floor_tree {
         char name[32];
 };
 
+/* The path of the cgroup of a process. */
+int floor_find(pid_t pid, char path[4096]);
+/* events: cgroup.events, open. */
+void floor_wait_empty(int events);
 /* In our own cgroup. -errno where there is none to be divided. */
 int floor_open(struct floor *floor);
 void floor_close(struct floor *floor);
@@ -116,5 +121,9 @@ int posix_cycle(const char *const argv[]);
 int wait_ready(int fd);
 /* In KiB: what is its own and has to stay in memory, and its share of all it uses. */
 int read_memory(pid_t pid, double *ret_dirty, double *ret_pss);
+/* The child of `parent` that is called `name`; 0: none. */
+pid_t find_child(pid_t parent, const char *name);
+/* Until it has taken everything in: it is woken no more. */
+void wait_quiet(pid_t pid);
 /* How often it was woken: voluntary context switches of all of its threads. */
 int read_wakeups(pid_t pid, uint64_t *ret_n);

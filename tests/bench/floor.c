@@ -30,15 +30,16 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-static int find_own(char path[4096]) {
-        char line[4096], point[4096] = "", own[4096] = "";
+int floor_find(pid_t pid, char path[4096]) {
+        char line[4096], point[4096] = "", own[4096] = "", name[64];
         FILE *file = fopen("/proc/self/mountinfo", "re");
         while (file && fgets(line, sizeof(line), file))
                 if (strstr(line, " - cgroup2 "))
                         (void)sscanf(line, "%*s %*s %*s %*s %4095s", point);
         if (file)
                 (void)fclose(file);
-        file = fopen("/proc/self/cgroup", "re");
+        (void)snprintf(name, sizeof(name), "/proc/%d/cgroup", (int)pid);
+        file = fopen(name, "re");
         while (file && fgets(line, sizeof(line), file))
                 if (strncmp(line, "0::", 3) == 0)
                         (void)sscanf(line, "0::%4095[^\n]", own);
@@ -82,7 +83,7 @@ static void start_janitor(struct floor *floor, int own) {
 
 int floor_open(struct floor *floor) {
         char path[4096];
-        int r = find_own(path);
+        int r = floor_find(getpid(), path);
         if (r < 0)
                 return r;
         int own = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,7 +197,7 @@ static bool is_populated(int events) {
 }
 
 /* The notification alone may be 18 ms late; so it is read again, too. */
-static void wait_empty(int events) {
+void floor_wait_empty(int events) {
         long pause = 50000;
         while (is_populated(events)) {
                 struct pollfd source = { .fd = events, .events = POLLPRI };
@@ -211,7 +212,7 @@ static int finish(struct floor *floor, struct floor_tree *tree, bool wait_first)
         if (wait_first && waitpid(tree->pid, &status, 0) < 0)
                 return -errno;
         tree->events = openat(tree->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
-        wait_empty(tree->events);
+        floor_wait_empty(tree->events);
         if (!wait_first && waitpid(tree->pid, &status, 0) < 0)
                 return -errno;
         (void)close(tree->events);

@@ -13,23 +13,15 @@
 
 #include "bench.h"
 
-/* The child of `parent` that is called `name`; 0: none. */
-static pid_t find_child(pid_t parent, const char *name) {
-        char path[64], comm[32];
-        int pid, found = 0;
-        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
-        FILE *file = fopen(path, "re");
-        while (file && !found && fscanf(file, "%d", &pid) == 1) {
-                (void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-                FILE *other = fopen(path, "re");
-                if (other && fscanf(other, "%31s", comm) == 1 && strcmp(comm, name) == 0)
-                        found = pid;
-                if (other)
-                        (void)fclose(other);
-        }
-        if (file)
-                (void)fclose(file);
-        return found;
+static void expect_idle(struct table *table, pid_t guard) {
+        uint64_t before, after;
+        unsigned idle = repeats(5, 3);
+        if (guard == 0 || read_wakeups(guard, &before) < 0)
+                return;
+        (void)sleep(idle);
+        if (read_wakeups(guard, &after) >= 0)
+                table_expect(table, "cgtree-guard: wakeups in a minute, idle", (double)(after - before) * 60 / idle,
+                        false, 0);
 }
 
 void part_memory(void) {
@@ -52,7 +44,7 @@ void part_memory(void) {
                 return;
         }
         (void)close(ready[0]);
-        (void)usleep(50000);
+        wait_quiet(run);
         pid_t pids[] = { find_child(run, "cgtree-guard"), run };
         static const char *const names[] = { "cgtree-guard", "cgtree run" };
         static const double limits[] = { 200, 600 };
@@ -67,6 +59,7 @@ void part_memory(void) {
                 (void)snprintf(what, sizeof(what), "%s: private dirty, KiB", names[i]);
                 table_expect(table, what, dirty, false, limits[i]);
         }
+        expect_idle(table, pids[0]);
         table_print(table);
         (void)kill(run, SIGTERM);
         (void)waitpid(run, NULL, 0);

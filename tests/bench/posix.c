@@ -52,6 +52,24 @@ int read_memory(pid_t pid, double *ret_dirty, double *ret_pss) {
         return 0;
 }
 
+pid_t find_child(pid_t parent, const char *name) {
+        char path[64], comm[32];
+        int pid, found = 0;
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+        FILE *file = fopen(path, "re");
+        while (file && !found && fscanf(file, "%d", &pid) == 1) {
+                (void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+                FILE *other = fopen(path, "re");
+                if (other && fscanf(other, "%31s", comm) == 1 && strcmp(comm, name) == 0)
+                        found = pid;
+                if (other)
+                        (void)fclose(other);
+        }
+        if (file)
+                (void)fclose(file);
+        return found;
+}
+
 int read_wakeups(pid_t pid, uint64_t *ret_n) {
         char path[64], line[256];
         (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
@@ -62,4 +80,14 @@ int read_wakeups(pid_t pid, uint64_t *ret_n) {
                 (void)sscanf(line, "voluntary_ctxt_switches: %" SCNu64, ret_n);
         (void)fclose(file);
         return 0;
+}
+
+void wait_quiet(pid_t pid) {
+        uint64_t before, now = 0;
+        (void)read_wakeups(pid, &now);
+        do {
+                before = now;
+                (void)usleep(300000);
+                (void)read_wakeups(pid, &now);
+        } while (now != before);
 }

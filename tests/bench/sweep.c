@@ -187,12 +187,6 @@ static uint64_t wakeups(pid_t pid) {
         return n;
 }
 
-/* Quiet means: it has taken everything in. */
-static void wait_quiet(pid_t pid) {
-        for (uint64_t before = wakeups(pid), now; (void)usleep(300000), (now = wakeups(pid)) != before; before = now)
-                ;
-}
-
 static void measure_watch(const struct origin *origin, const struct owner *owners, unsigned n) {
         int directory = make_records(origin, owners, n);
         char option[320];

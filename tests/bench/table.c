@@ -116,6 +116,10 @@ double row_median(const struct row *row) {
         return row ? quantile(&row->value, 0.5) : NAN;
 }
 
+double row_worst(const struct row *row) {
+        return row ? quantile(&row->value, 1) : NAN;
+}
+
 void table_set_reference(struct table *table, const struct row *row) {
         table->reference = row;
 }
@@ -150,6 +154,7 @@ static void print_row(const struct table *table, const struct row *row) {
         print_number(row_median(row), 10);
         print_number(quantile(&row->value, 0), 10);
         print_number(quantile(&row->value, 0.99), 10);
+        print_number(row_worst(row), 10);
         print_number(quantile(&row->cpu, 0.5), 10);
         print_number(row_median(row) / row_median(table->reference), 8);
         printf("%7zu\n", row->value.n);
@@ -157,7 +162,7 @@ static void print_row(const struct table *table, const struct row *row) {
 
 void table_print(const struct table *table) {
         printf("\n(%s) %s, %s\n", table->part, table->title, table->unit);
-        printf("  %-44s%10s%10s%10s%10s%8s%7s\n", "", "median", "least", "p99", "cpu", "ratio", "n");
+        printf("  %-44s%10s%10s%10s%10s%10s%8s%7s\n", "", "median", "least", "p99", "worst", "cpu", "ratio", "n");
         for (size_t i = 0; i < table->n_rows; i++)
                 print_row(table, &table->rows[i]);
         for (size_t i = 0; i < table->n_expected; i++) {
@@ -194,6 +199,7 @@ static void put_row(FILE *file, const struct table *table, const struct row *row
         put_number(file, "median", row_median(row));
         put_number(file, "least", quantile(&row->value, 0));
         put_number(file, "p99", quantile(&row->value, 0.99));
+        put_number(file, "worst", row_worst(row));
         put_number(file, "cpu", quantile(&row->cpu, 0.5));
         put_number(file, "ratio", row_median(row) / row_median(table->reference));
         (void)fprintf(file, "}");
