@@ -95,6 +95,17 @@ static int meet(struct guard *guard, const struct gate_message *message, int *fd
         return 0;
 }
 
+/* One tree that it cannot hold is that tree's failure, told by guard_holds(); without the trees' directory it is no guard. */
+static int hear_answer(struct guard *guard, const struct gate_message *message) {
+        if (message->type != GATE_HELD)
+                return -EBADMSG;
+        guard->n_held++;
+        if (message->error == 0)
+                return 0;
+        guard->refused = guard->n_held;
+        return message->id[0] ? 0 : message->error;
+}
+
 int guard_look(struct guard *guard) {
         while (guard->pidfd < 0 || guard->n_held != guard->n_given) {
                 struct gate_message message;
@@ -105,7 +116,7 @@ int guard_look(struct guard *guard) {
                 if (r >= 0 && guard->pidfd < 0)
                         r = meet(guard, &message, &fd);
                 else if (r >= 0)
-                        r = message.type == GATE_HELD ? 0 : -EBADMSG, guard->n_held++;
+                        r = hear_answer(guard, &message);
                 if (r < 0)
                         return r;
         }
@@ -136,8 +147,10 @@ int guard_give_tree(struct guard *guard, const char *id, const struct cgroup *cg
 }
 
 /* Numbers come round. */
-bool guard_holds(const struct guard *guard, unsigned number) {
-        return (int)(guard->n_held - number) >= 0;
+int guard_holds(const struct guard *guard, unsigned number) {
+        if ((int)(guard->n_held - number) < 0)
+                return 0;
+        return number == guard->refused ? -ENOBUFS : 1;
 }
 
 void guard_drop_tree(const struct guard *guard, const char *id) {

@@ -12,7 +12,8 @@ struct guard {
         int pidfd;       /* of the guard; -1: it has not told yet */
         int socket;      /* its end of file means to the guard that the owner is gone */
         bool is_child;
-        unsigned n_given, n_held; /* directories: sent, and acknowledged */
+        unsigned n_given, n_held; /* directories: sent, and answered */
+        unsigned refused;         /* the number of the last one that it could not hold; 0: none */
 };
 
 #define GUARD_NONE                                                                                                     \
@@ -33,7 +34,8 @@ int guard_look(struct guard *guard);
 /* To be acknowledged, which guard_look() or guard_holds() tell: the directory of the trees, or that of one tree. */
 int guard_give_trees(struct guard *guard, const struct cgroup *trees);
 int guard_give_tree(struct guard *guard, const char *id, const struct cgroup *cgroup, unsigned *ret_number);
-bool guard_holds(const struct guard *guard, unsigned number);
+/* 1: it does. 0: not answered yet. -ENOBUFS: it could not. */
+int guard_holds(const struct guard *guard, unsigned number);
 void guard_drop_tree(const struct guard *guard, const char *id);
 bool guard_is_dead(const struct guard *guard);
 /* TERM to all trees now, KILL after the grace, even if we are killed meanwhile. Async-signal-safe. -EPIPE: there is none. */

@@ -277,6 +277,8 @@ static int take_tree(struct guard *guard, const char *id, int *fd, const char *p
         *tree = (struct tree){ .cgroup = { .fd = take_fd(fd), .path = copy, .id = status.st_ino } };
         memcpy(tree->id, id, ID_LENGTH);
         tree->events_fd = cgroup_open_events(&tree->cgroup);
+        if (tree->events_fd == -ENODEV || tree->events_fd == -ENOENT)
+                return 0; /* it was killed and removed meanwhile: empty for ever */
         return tree->events_fd < 0 ? tree->events_fd : 0;
 }
 
@@ -289,15 +291,16 @@ static void drop_tree(struct guard *guard, const char *id) {
                 }
 }
 
-/* Unacknowledged it is not born; and what comes while we kill is killed. */
+/* What is not held is not born; and what comes while we kill is killed. */
 static void take_directory(struct guard *guard, const struct gate_message *message, int *fd, const char *path) {
         int r = *fd < 0                       ? -EBADF
                 : message->type == GATE_TREES ? take_trees(guard, fd, path)
                                               : take_tree(guard, message->id, fd, path);
         if (guard->phase == PHASE_KILLING)
                 begin_kill(guard);
-        if (r >= 0)
-                (void)gate_message_send(guard->socket, &(struct gate_message){ .type = GATE_HELD }, -1, MSG_DONTWAIT);
+        struct gate_message answer = { .type = GATE_HELD, .error = r < 0 ? r : 0 };
+        memcpy(answer.id, message->id, sizeof(answer.id));
+        (void)gate_message_send(guard->socket, &answer, -1, MSG_DONTWAIT);
 }
 
 static void tear_down(struct guard *guard) {
