@@ -72,7 +72,9 @@ static void watch_fd(cgtree_owner *owner, struct choice *choice, int fd, short e
         struct epoll_event event = { .events = (events & POLLIN ? EPOLLIN : 0U) | (events & POLLOUT ? EPOLLOUT : 0U) };
         if (choice->watched_fd != fd)
                 unwatch(owner, choice);
-        (void)epoll_ctl(owner->choice_fd, choice->watched_fd == fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+        /* A new guard's socket may have the number of the old one's, which left the set when it was closed. */
+        if (choice->watched_fd != fd || epoll_ctl(owner->choice_fd, EPOLL_CTL_MOD, fd, &event) < 0)
+                (void)epoll_ctl(owner->choice_fd, EPOLL_CTL_ADD, fd, &event);
         choice->watched_fd = fd;
 }
 

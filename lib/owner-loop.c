@@ -256,6 +256,8 @@ static int next_news(cgtree_owner *owner, cgtree_tree **ret_tree, unsigned *ret_
                 int r = owner_is_ready(owner);
                 if (r < 0)
                         owner_fail_open(owner);
+                else if (r == 0)
+                        (void)watch_opening(owner); /* the guard may have a successor, with a socket of its own */
                 if (r <= 0)
                         return r;
                 owner->opened_told = true;

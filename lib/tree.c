@@ -66,9 +66,11 @@ int tree_fail(cgtree_tree *tree, enum cgtree_step step, int error, const char *t
 int tree_fail_child(cgtree_tree *tree, int step, int error) {
         if (step == CHILD_EXEC)
                 return tree_fail(tree, CGTREE_STEP_EXEC, -error, "%s", strerror(error));
-        if (step == CHILD_JOIN)
+        if (step == CHILD_JOIN && tree->record.cgroup)
                 return tree_fail(tree, CGTREE_STEP_PLACE, -error, "cannot join cgroup %s: %s", tree->record.cgroup,
                         strerror(error));
+        if (step == CHILD_JOIN) /* of a group: the reaper cannot fork */
+                return tree_fail(tree, CGTREE_STEP_CHILD, -error, "cannot start the child: %s", strerror(error));
         return tree_fail(tree, CGTREE_STEP_CHILD, -error, "cannot %s: %s", child_step_to_string(step), strerror(error));
 }
 

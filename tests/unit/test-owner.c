@@ -104,6 +104,25 @@ START_TEST(one_descriptor_tells_of_all_trees) {
 }
 END_TEST
 
+/* Its successor has a socket of its own, mostly of the same number: that is what the descriptor has to wait for. */
+START_TEST(a_guard_killed_at_once_has_a_successor) {
+        owner = owned_new(CGTREE_PLACEMENT_SUBTREE);
+        ck_assert_int_eq(cgtree_owner_set_guard_is_child(owner, true), 0);
+        ck_assert_int_eq(cgtree_owner_begin_open(owner), 0);
+        if (owner->home.guard.pid > 0)
+                ck_assert_int_eq(kill(owner->home.guard.pid, SIGKILL), 0);
+        unsigned events;
+        int r;
+        do {
+                wait_readable(cgtree_owner_get_fd(owner));
+                r = cgtree_owner_dispatch(owner, NULL, &events);
+        } while (r == 0);
+        ck_assert_int_eq(r, 1);
+        ck_assert_uint_eq(events, CGTREE_EVENT_OPENED);
+        owned_close();
+}
+END_TEST
+
 START_TEST(a_trees_own_descriptor_is_enough) {
         owned_open(placements[_i]);
         cgtree_tree *other = owned_spawn("exit 1");
@@ -353,6 +372,7 @@ int main(void) {
         tcase_add_test(tcase, says_why_it_cannot_open);
         tcase_add_test(tcase, every_call_takes_nonsense);
         tcase_add_loop_test(tcase, one_descriptor_tells_of_all_trees, 0, N_PLACEMENTS);
+        tcase_add_test(tcase, a_guard_killed_at_once_has_a_successor);
         tcase_add_loop_test(tcase, a_trees_own_descriptor_is_enough, 0, N_PLACEMENTS);
         tcase_add_test(tcase, a_birth_can_be_cancelled);
         tcase_add_test(tcase, a_newborn_killed_by_the_kernel_is_born_again);
