@@ -242,7 +242,8 @@ static void on_empty(struct run *run) {
         else if (r == -ENODATA && run->ending_signal != 0)
                 finish_by_signal(run, run->ending_signal);
         else if (r < 0)
-                finish(run, report_lost_exit(run->options));
+                finish(run, report_lost_exit(
+                                    run->options, cgtree_owner_get_guarantee(run->owner) == CGTREE_GUARANTEE_WHOLE));
         else if (code == CLD_EXITED)
                 finish(run, status);
         else if (status == SIGKILL && run->root_was_late)

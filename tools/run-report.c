@@ -136,8 +136,9 @@ int report_spawn_failure(const struct run_options *options, enum cgtree_step ste
         return RUN_FAILED;
 }
 
-int report_lost_exit(const struct run_options *options) {
-        message(MESSAGE_ERROR, "'%s' and all of its tree have ended, but its exit status is lost", options->argv[0]);
+int report_lost_exit(const struct run_options *options, bool whole) {
+        message(MESSAGE_ERROR, "'%s' and %s of its tree have ended, but its exit status is lost", options->argv[0],
+                whole ? "all" : "what could be found");
         return RUN_FAILED;
 }
 

@@ -13,7 +13,7 @@ void report_end(const struct run_options *options, cgtree_tree *tree, int ending
 
 int report_open_failure(const struct run_options *options, cgtree_owner *owner, int error);
 int report_spawn_failure(const struct run_options *options, enum cgtree_step step, int error, const char *words);
-int report_lost_exit(const struct run_options *options);
+int report_lost_exit(const struct run_options *options, bool whole);
 int report_survivors(cgtree_tree *tree);
 /* Something of ours: "cannot WHAT: ...". */
 int report_failure(const char *what, int error);
