@@ -39,8 +39,8 @@ static pid_t start_program(const char *const argv[]) {
 
 static pid_t start_run(int fd) {
         (void)fd;
-        const char *const argv[] = { bench.cgtree, "run", "-q", "--backend=subtree", "--", bench.payload, "mixed",
-                count, target, NULL };
+        const char *const argv[] = { bench.cgtree, "run", "-q", "--timeout=1m", "--backend=subtree", "--",
+                bench.payload, "mixed", count, target, NULL };
         return start_program(argv);
 }
 
@@ -57,6 +57,13 @@ static pid_t start_library(int fd) {
         return start_program(argv);
 }
 
+/* By us, or with us. */
+static _Noreturn void wait_for_end(void) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        for (;;)
+                (void)pause();
+}
+
 int death_stand(int argc, char *argv[]) {
         cgtree_owner *owner;
         cgtree_command *command;
@@ -71,8 +78,7 @@ int death_stand(int argc, char *argv[]) {
                 cgtree_command_set_fd(command, fd, fd) < 0 || cgtree_spawn(owner, command, &tree) < 0)
                 return 1;
         (void)close(fd);
-        for (;;)
-                (void)pause();
+        wait_for_end();
 }
 
 /* As one would write it in ten lines. The signal is for what the cgroup.kill of some kernels passes over. */
@@ -110,8 +116,7 @@ static pid_t start_floor(int fd) {
         if (fork() == 0)
                 guard_floor(&tree, &report, fd);
         (void)close(fd);
-        for (;;)
-                (void)pause();
+        wait_for_end();
 }
 
 /* All that is left of it came to us: we are its subreaper. */
