@@ -278,7 +278,7 @@ int pidfd_get_exit(int pidfd, int *ret_wait_status) {
 
 /* " in state D at folio_wait_bit" of one process or thread; "" when /proc does not show it. */
 static char *describe_state(const char *directory, const struct process_stat *stat) {
-        char path[64], wait_channel[128];
+        char path[80], wait_channel[128];
 
         snprintf(path, sizeof(path), "%s/wchan", directory);
         if (read_file_at(AT_FDCWD, path, wait_channel, sizeof(wait_channel)) <= 0 || strcmp(wait_channel, "0") == 0)
