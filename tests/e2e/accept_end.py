@@ -427,8 +427,8 @@ def require_root_member(report):
 def survivor_named(cell):
     report = cell.report()
     script = root_member(cell, report)
-    run = cell.start(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cell.host.cgtree, "run",
-                      "--backend=group", "--grace=200ms", f"--timeout={scaled(0.7)}", "--", "sh", "-c", script])
+    run = cell.start([*cell.as_nobody(), cell.host.cgtree, "run", "--backend=group", "--grace=200ms",
+                      f"--timeout={scaled(0.7)}", "--", "sh", "-c", script])
     report.wait_ready()
     survivor = require_root_member(report)
     code = run.wait_itself(20)
@@ -447,8 +447,7 @@ def foreign_member(cell):
     for name in ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
         os.chown(os.path.join(base.path, name), 65534, 65534)
     script = root_member(cell, report)
-    run = cell.start([cell.payload("caller"), f"--cgroup={base.path}", "setpriv", "--reuid=65534", "--regid=65534",
-                      "--clear-groups", cell.host.cgtree, "run", "--backend=subtree", "--grace=200ms",
+    run = cell.start([cell.payload("caller"), f"--cgroup={base.path}", *cell.as_nobody(), cell.host.cgtree, "run", "--backend=subtree", "--grace=200ms",
                       f"--timeout={scaled(0.7)}", "--", "sh", "-c", script])
     report.wait_ready()
     require_root_member(report)

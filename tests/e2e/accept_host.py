@@ -32,7 +32,7 @@ def private_mounts(cell, script, **options):
 ALL_USERS = """
 [ "$(id -u)" = 0 ] && ! ls -d /tmp/cgtree-[0-9]* >/dev/null 2>&1 || exit 77
 as_nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
-$as_nobody "$1" --version >/dev/null || exit 77
+$as_nobody test -x "$1" || exit 77
 mount -t tmpfs -o mode=1777 none /dev/shm
 ! [ -d /run/user ] || mount -t tmpfs none /run/user
 unset CGTREE_RECORDS XDG_RUNTIME_DIR
@@ -242,7 +242,7 @@ def common_ancestor(cell):
     for name in ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
         os.chown(os.path.join(base.path, name), 65534, 65534)
     os.chown(cell.records, 65534, 65534)
-    outside = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cell.host.cgtree, "run"]
+    outside = [*cell.as_nobody(), cell.host.cgtree, "run"]
     changes = {"CGTREE_BASE": base.name}
     run = cell.start([*outside, "--backend=subtree", "--", "touch", f"{cell.dir}/ran"], environment=changes)
     code = run.wait(5)
