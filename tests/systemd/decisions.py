@@ -248,7 +248,7 @@ def bound(scene):
         scene.running.append(running)
         code = running.wait(30)
         expect(code == 125 and not os.path.exists(os.path.join(scene.dir, "ran")), f"status {code}: {running}")
-        expect(f"would be left, which has a {bond.partition('=')[0]}: set Delegate=yes on it" in running.stderr, f"{running}")
+        expect(f"would be left, which sets {bond.partition('=')[0]}: set Delegate=yes on it" in running.stderr, f"{running}")
 
 
 def no_unit_left(scene):
