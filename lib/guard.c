@@ -75,8 +75,8 @@ int guard_start(const struct guard_options *options, struct guard *ret_guard) {
 
 /* ---- talking to it -------------------------------------------------------------------------------------------- */
 
-/* By pid: it is our child and not reaped, unless our program reaps whatever it can; then there is nothing to be done. */
-/* Somebody of the tree may have stopped it. */
+/* By pid: it is our child and not reaped, unless our program reaps whatever it can; then there is nothing to be done. Somebody of
+ * the tree may have stopped it. */
 static void reap(pid_t pid) {
         if (pid > 0)
                 (void)kill(pid, SIGCONT);
