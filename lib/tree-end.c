@@ -164,6 +164,8 @@ int cgtree_tree_resume(cgtree_tree *tree) {
         int r = owner_enter(tree);
         if (r < 0)
                 return r;
+        tree_step(tree);
+        tree->news &= ~(unsigned)CGTREE_EVENT_ROOT_STOPPED; /* what has stopped before this goes on */
         if (tree->gate.socket >= 0)
                 r = gate_send(&tree->gate, &(struct gate_message){ .type = GATE_RESUME });
         else

@@ -229,6 +229,29 @@ START_TEST(a_name_is_taken_once) {
 }
 END_TEST
 
+/* It came before, and was not heard in time: who continues the root is not told of it any more. */
+START_TEST(a_stop_that_was_resumed_is_no_news) {
+        owned_open(CGTREE_PLACEMENT_GROUP);
+        cgtree_command *command = owned_command("kill -STOP $$; exit 3");
+        ck_assert_int_eq(cgtree_command_set_session(command, CGTREE_SESSION_FOREGROUND), 0);
+        cgtree_tree *tree = owned_spawn_command(command);
+        struct pollfd stopped = { .fd = tree->gate.socket, .events = POLLIN };
+        ck_assert_int_eq(poll(&stopped, 1, (int)(LONG_USEC / 1000)), 1);
+        ck_assert_int_eq(cgtree_tree_resume(tree), 0);
+        unsigned seen = 0, events;
+        while (!(seen & CGTREE_EVENT_EMPTY)) {
+                struct pollfd source = { .fd = cgtree_owner_get_fd(owner), .events = POLLIN };
+                ck_assert_int_eq(poll(&source, 1, (int)(LONG_USEC / 1000)), 1);
+                while (cgtree_owner_dispatch(owner, NULL, &events) == 1)
+                        seen |= events;
+        }
+        ck_assert_uint_eq(seen & CGTREE_EVENT_ROOT_STOPPED, 0);
+        owned_exit_is(tree, CLD_EXITED, 3);
+        cgtree_tree_free(tree);
+        owned_close();
+}
+END_TEST
+
 /* A program that reaps everything loses the status at most (kernels with PIDFD_INFO_EXIT tell it all the same). */
 START_TEST(settles_though_the_host_reaped_the_root) {
         owned_open(placements[_i]);
@@ -299,6 +322,7 @@ int main(void) {
         tcase_add_loop_test(tcase, pipes_go_both_ways, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, names_the_step_that_failed, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, a_name_is_taken_once, 0, N_PLACEMENTS);
+        tcase_add_test(tcase, a_stop_that_was_resumed_is_no_news);
         tcase_add_loop_test(tcase, settles_though_the_host_reaped_the_root, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, many_cycles_leave_nothing, 0, N_PLACEMENTS);
         tcase_add_loop_test(tcase, a_living_tree_costs_three_descriptors_at_most, 0, N_PLACEMENTS);
