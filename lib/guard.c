@@ -75,11 +75,8 @@ int guard_start(const struct guard_options *options, struct guard *ret_guard) {
 
 /* ---- talking to it -------------------------------------------------------------------------------------------- */
 
-/* By pid: it is our child and not reaped, unless our program reaps whatever it can; then there is nothing to be done. Somebody of
- * the tree may have stopped it. */
+/* By pid: it is our child and not reaped, unless our program reaps whatever it can; then there is nothing to be done. */
 static void reap(pid_t pid) {
-        if (pid > 0)
-                (void)kill(pid, SIGCONT);
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
 }
@@ -184,6 +181,9 @@ void guard_close(struct guard *guard) {
 }
 
 void guard_bury(struct guard *guard) {
+        /* Somebody of the tree may have stopped it. By its pidfd: the pid may be a stranger's, where the host reaps all. */
+        if (guard->pidfd >= 0)
+                (void)pidfd_signal(guard->pidfd, SIGCONT);
         guard_close(guard);
         reap(guard->pid);
         guard->pid = 0;

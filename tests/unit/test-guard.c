@@ -321,6 +321,20 @@ START_TEST(the_guard_kills_once_and_watches_on) {
                 cgtree_tree_free(tree);
         }
         ck_assert_int_eq(pidfd_is_dead(owner->home.guard.pidfd), 0);
+        cgtree_tree *spared = owned_spawn("sleep 0.3; exit 3");
+        ck_assert_int_eq(cgtree_tree_wait_empty(spared, LONG_USEC), 0);
+        owned_exit_is(spared, CLD_EXITED, 3);
+        cgtree_tree_free(spared);
+        owned_close();
+}
+END_TEST
+
+/* By somebody of the tree, say. */
+START_TEST(a_stopped_guard_holds_nobody_up) {
+        owner = owned_new(CGTREE_PLACEMENT_SUBTREE);
+        ck_assert_int_eq(cgtree_owner_set_guard_is_child(owner, true), 0);
+        ck_assert_int_eq(cgtree_owner_open(owner, LONG_USEC), 0);
+        ck_assert_int_eq(pidfd_signal(owner->home.guard.pidfd, SIGSTOP), 0);
         owned_close();
 }
 END_TEST
@@ -467,6 +481,7 @@ int main(void) {
         tcase_add_loop_test(tcase, a_forked_child_kills_nothing, 0, N_PLACEMENTS);
         tcase_add_test(tcase, a_dead_guard_is_replaced);
         tcase_add_test(tcase, the_guard_kills_once_and_watches_on);
+        tcase_add_test(tcase, a_stopped_guard_holds_nobody_up);
         tcase_add_test(tcase, the_guard_is_no_child_to_wait_for);
         tcase_add_test(tcase, the_guard_may_be_a_child);
         tcase_add_test(tcase, the_guard_holds_nothing_of_ours);
