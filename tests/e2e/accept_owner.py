@@ -44,6 +44,11 @@ def kill_and_measure(cell, run, *reports):
     return f"{1000 * took:.1f} ms"
 
 
+def wedge(run):
+    run.signal(signal.SIGSTOP)
+    expect(wait_state(run.pid, "T", 5), "not stopped")
+
+
 @test("SIGKILL of the tool ends its tree", backends=BACKENDS)
 def killed(cell, backend):
     report, run = start_tree(cell, backend, "--grace=1h", payload=("term-ignorer", "--as-root"))
@@ -53,8 +58,7 @@ def killed(cell, backend):
 @test("a tool that was stopped, then SIGKILLed after 500 ms: its tree ends", backends=BACKENDS)
 def stopped_and_killed(cell, backend):
     report, run = start_tree(cell, backend, "--grace=1h", payload=("dead-leader",))
-    run.signal(signal.SIGSTOP)
-    expect(wait_state(run.pid, "T", 5), "not stopped")
+    wedge(run)
     sleep(0.5)
     expect(report.alive() and not report.ended, "a tree was ended because its owner was stopped")
     return kill_and_measure(cell, run, report)
@@ -91,8 +95,7 @@ def cancelled_and_wedged(cell, backend):
     report, run = start_tree(cell, backend, "--grace=1h", payload=("term-ignorer", "--as-root"))
     run.signal(signal.SIGTERM)
     sleep(0.05)
-    run.signal(signal.SIGSTOP)
-    expect(wait_state(run.pid, "T", 5), "not stopped")
+    wedge(run)
     sleep(1.45)
     expect(report.alive() and not report.ended, "it did not ignore TERM")
     return kill_and_measure(cell, run, report)
@@ -147,8 +150,7 @@ def one_term(cell, backend):
     report, run = start_tree(cell, backend, "--grace=700ms", payload=("tell-signals",))
     identity = cell.record_ids()[0]
     helper = helper_of(run)
-    run.signal(signal.SIGSTOP)
-    expect(wait_state(run.pid, "T", 5), "not stopped")
+    wedge(run)
     kill = cell.start([cell.host.cgtree, "kill", identity])
     os.kill(helper, signal.SIGTERM)
     expect(report.wait(lambda: terms(report) > 0, 5), f"no TERM: {report.lines}")

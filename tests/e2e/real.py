@@ -6,7 +6,6 @@ be bound at once, and the canary outside lives.
     real.py --cgtree PATH --payloads DIR [WORD...]     WORDs choose the cells whose names have them all
 """
 
-import argparse
 import os
 import random
 import re
@@ -503,20 +502,5 @@ def cells(user):
             for program in PROGRAMS for backend in BACKENDS for end in program.codes]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options = suite.parse(parser)
-    started = now()
-    results, broken = suite.run(__file__, options, {user: cells(user) for user in suite.USERS})
-    if results is None:
-        return broken
-    for result in results:
-        note = f"  ({result.text})" if result.text and result.outcome == "passed" else ""
-        print(f"{result.outcome:8} {result.seconds:6.2f} s  {result.name}{note}")
-    suite.print_failures(results)
-    suite.print_skips(results)
-    return suite.summary("real", "programs' ends", results, broken, now() - started)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(suite.main(__file__, __doc__, "real", "programs' ends", cells))

@@ -1,6 +1,7 @@
 """A suite has two halves: root's, and that of an unprivileged user in a delegated subtree.  Each runs in a process of its
 own, both at once; their results come back as lines of JSON."""
 
+import argparse
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 
 import host as hosts
+from kernel import now
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 USERS = ["root", "user"]
@@ -97,6 +99,22 @@ def run(script, options, tests):
         if status not in (0, hosts.SKIP):
             broken.append(f"the half of {half.user} ended with status {status}")
     return results, broken
+
+
+def main(script, description, name, things, tests):
+    """For a suite whose results are a list; tests(user): its (name, function) pairs.  The exit status."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parse(parser)
+    started = now()
+    results, broken = run(script, options, {user: tests(user) for user in USERS})
+    if results is None:
+        return broken
+    for result in results:
+        note = f"  ({result.text})" if result.text and result.outcome == "passed" else ""
+        print(f"{result.outcome:8} {result.seconds:6.2f} s  {result.name}{note}")
+    print_failures(results)
+    print_skips(results)
+    return summary(name, things, results, broken, now() - started)
 
 
 def print_failures(results):

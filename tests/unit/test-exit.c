@@ -86,17 +86,27 @@ static void host_tree_said(struct host *host, const char *wanted) {
         close(host->directory);
 }
 
+/* The records say that it was not the guard that came later. */
+static void is_closed_by(host_fn fn, int placement_index) {
+        struct host host = host_start(fn, placement_index);
+        host_has_exited(&host);
+        ck_assert_uint_eq(scratch_count(host.directory), 0);
+        host_tree_said(&host, "asked");
+}
+
+static void is_left_to_the_guard(host_fn fn, int placement_index) {
+        struct host host = host_start(fn, placement_index);
+        host_has_exited(&host);
+        host_tree_said(&host, "");
+}
+
 /* ---- the ways to exit --------------------------------------------------------------------------------------------- */
 
 static void just_exit(void) {
 }
 
-/* The records say that it was not the guard that came later. */
 START_TEST(exit_closes) {
-        struct host host = host_start(just_exit, _i);
-        host_has_exited(&host);
-        ck_assert_uint_eq(scratch_count(host.directory), 0);
-        host_tree_said(&host, "asked");
+        is_closed_by(just_exit, _i);
 }
 END_TEST
 
@@ -112,10 +122,7 @@ static void exit_in_thread(void) {
 }
 
 START_TEST(exit_of_a_thread_closes) {
-        struct host host = host_start(exit_in_thread, _i);
-        host_has_exited(&host);
-        ck_assert_uint_eq(scratch_count(host.directory), 0);
-        host_tree_said(&host, "asked");
+        is_closed_by(exit_in_thread, _i);
 }
 END_TEST
 
@@ -141,10 +148,7 @@ static void exit_while_closing(void) {
 }
 
 START_TEST(exit_waits_for_a_close_under_way) {
-        struct host host = host_start(exit_while_closing, _i);
-        host_has_exited(&host);
-        ck_assert_uint_eq(scratch_count(host.directory), 0);
-        host_tree_said(&host, "asked");
+        is_closed_by(exit_while_closing, _i);
 }
 END_TEST
 
@@ -162,10 +166,7 @@ static void fork_and_exit(void) {
 }
 
 START_TEST(exit_of_a_forked_child_does_nothing) {
-        struct host host = host_start(fork_and_exit, _i);
-        host_has_exited(&host);
-        ck_assert_uint_eq(scratch_count(host.directory), 0);
-        host_tree_said(&host, "asked");
+        is_closed_by(fork_and_exit, _i);
 }
 END_TEST
 
@@ -175,10 +176,7 @@ static void close_first(void) {
 }
 
 START_TEST(exit_after_close_does_nothing) {
-        struct host host = host_start(close_first, _i);
-        host_has_exited(&host);
-        ck_assert_uint_eq(scratch_count(host.directory), 0);
-        host_tree_said(&host, "asked");
+        is_closed_by(close_first, _i);
 }
 END_TEST
 
@@ -188,9 +186,7 @@ static void free_first(void) {
 
 /* Not closed: the guard has it. */
 START_TEST(exit_after_free_does_nothing) {
-        struct host host = host_start(free_first, _i);
-        host_has_exited(&host);
-        host_tree_said(&host, "");
+        is_left_to_the_guard(free_first, _i);
 }
 END_TEST
 
@@ -199,9 +195,7 @@ static void exit_without_exit(void) {
 }
 
 START_TEST(what_is_no_exit_is_for_the_guard) {
-        struct host host = host_start(exit_without_exit, _i);
-        host_has_exited(&host);
-        host_tree_said(&host, "");
+        is_left_to_the_guard(exit_without_exit, _i);
 }
 END_TEST
 
