@@ -28,7 +28,7 @@ def cases(output):
 def judge(test):
     if test["result"] == "SKIP":
         lines = test.get("stdout", "").strip().splitlines()
-        print(f"skipped: {test['name']}: {lines[-1] if lines else 'no reason given'}", file=sys.stderr)
+        print(f"skipped: {test['name']}: {lines[-1].removeprefix('skipped: ') if lines else 'no reason given'}", file=sys.stderr)
         return 0, 0, 1
     good = test["result"] in ("OK", "EXPECTEDFAIL")
     passed, failed, skipped = cases(test.get("stdout", "")) or (int(good), 0, 0)
