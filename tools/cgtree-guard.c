@@ -39,6 +39,7 @@ struct tree {
 
 enum phase {
         PHASE_WATCHING,
+        PHASE_STRIKING,    /* those trees that there were when the owner, which goes on, wanted all killed */
         PHASE_TERMINATING, /* each tree by itself: TERM, and the grace */
         PHASE_KILLING,     /* all trees by one write, until none has a member */
 };
@@ -50,16 +51,15 @@ struct guard {
         int records_fd;
         char home[NAME_MAX + 1]; /* name of the directory above the trees */
         uint64_t grace_usec, death_grace_usec;
-        bool leaving;    /* SIGTERM: go when the trees are empty, the owner may stay */
-        bool kills_once; /* the owner wanted all killed, and goes on */
+        bool leaving; /* SIGTERM: go when the trees are empty, the owner may stay */
         bool bye;
 
         struct cgroup trees;
         struct tree *elsewhere; /* given one by one */
         size_t n_elsewhere;
         enum phase phase;
-        struct tree *terminating;
-        size_t n_terminating;
+        struct tree *ours; /* below trees, one by one: STRIKING, TERMINATING */
+        size_t n_ours;
         uint64_t grace_until;
         struct ending ending; /* of all */
         int events_fd;        /* of all */
@@ -92,19 +92,33 @@ static void each_tree(struct guard *guard, tree_fn fn) {
 
 /* ---- the end of the trees --------------------------------------------------------------------------------------- */
 
-static void terminate_tree(struct guard *guard, const char *id) {
-        struct tree *larger = reallocarray(guard->terminating, guard->n_terminating + 1, sizeof(*larger));
+/* NULL: it is gone, or there is no memory for it. */
+static struct tree *open_tree(struct guard *guard, const char *id) {
+        struct tree *larger = reallocarray(guard->ours, guard->n_ours + 1, sizeof(*larger));
         if (!larger)
-                return; /* it gets SIGKILL with all others */
-        guard->terminating = larger;
-        struct tree *tree = &larger[guard->n_terminating];
+                return NULL;
+        guard->ours = larger;
+        struct tree *tree = &larger[guard->n_ours];
         *tree = (struct tree){ .cgroup = CGROUP_NONE, .events_fd = -1 };
         memcpy(tree->id, id, ID_LENGTH);
         if (cgroup_open_child(&guard->trees, id, &tree->cgroup) < 0)
-                return;
+                return NULL;
         tree->events_fd = cgroup_open_events(&tree->cgroup);
-        (void)ending_terminate(&tree->ending, &tree->cgroup, SIGTERM, false, guard->grace_usec);
-        guard->n_terminating++;
+        guard->n_ours++;
+        return tree;
+}
+
+/* One without memory gets SIGKILL with all others. */
+static void terminate_tree(struct guard *guard, const char *id) {
+        struct tree *tree = open_tree(guard, id);
+        if (tree)
+                (void)ending_terminate(&tree->ending, &tree->cgroup, SIGTERM, false, guard->grace_usec);
+}
+
+static void strike_tree(struct guard *guard, const char *id) {
+        struct tree *tree = open_tree(guard, id);
+        if (tree)
+                (void)ending_kill(&tree->ending, &tree->cgroup);
 }
 
 static void tree_done(struct tree *tree) {
@@ -114,11 +128,11 @@ static void tree_done(struct tree *tree) {
 }
 
 static void let_go(struct guard *guard) {
-        for (size_t i = 0; i < guard->n_terminating; i++)
-                tree_done(&guard->terminating[i]);
-        free(guard->terminating);
-        guard->terminating = NULL;
-        guard->n_terminating = 0;
+        for (size_t i = 0; i < guard->n_ours; i++)
+                tree_done(&guard->ours[i]);
+        free(guard->ours);
+        guard->ours = NULL;
+        guard->n_ours = 0;
 }
 
 static void begin_kill(struct guard *guard) {
@@ -160,7 +174,7 @@ static bool step_trees(struct guard *guard, struct tree *trees, size_t n) {
 }
 
 static void step_terminating(struct guard *guard) {
-        bool all_empty = step_trees(guard, guard->terminating, guard->n_terminating);
+        bool all_empty = step_trees(guard, guard->ours, guard->n_ours);
         all_empty = step_trees(guard, guard->elsewhere, guard->n_elsewhere) && all_empty;
         if (all_empty || now_usec() >= guard->grace_until)
                 begin_kill(guard);
@@ -168,15 +182,30 @@ static void step_terminating(struct guard *guard) {
                 wake_at(guard, guard->grace_until);
 }
 
-/* All are dead that the owner wanted killed: watching begins anew. */
+static void strike(struct guard *guard) {
+        guard->phase = PHASE_STRIKING;
+        each_tree(guard, strike_tree);
+        for (size_t i = 0; i < guard->n_elsewhere; i++)
+                (void)ending_kill(&guard->elsewhere[i].ending, &guard->elsewhere[i].cgroup);
+}
+
 static void watch_again(struct guard *guard) {
-        guard->kills_once = false;
         guard->phase = PHASE_WATCHING;
-        ending_done(&guard->ending, &guard->trees);
+        let_go(guard);
         for (size_t i = 0; i < guard->n_elsewhere; i++) {
                 ending_done(&guard->elsewhere[i].ending, &guard->elsewhere[i].cgroup);
                 guard->elsewhere[i].empty = false;
         }
+}
+
+/* What was given since is not struck. */
+static void step_striking(struct guard *guard) {
+        bool all_empty = step_trees(guard, guard->ours, guard->n_ours);
+        for (size_t i = 0; i < guard->n_elsewhere; i++)
+                if (guard->elsewhere[i].ending.phase != ENDING_IDLE)
+                        all_empty = step_trees(guard, &guard->elsewhere[i], 1) && all_empty;
+        if (all_empty || owner_is_gone(guard) || guard->bye)
+                watch_again(guard);
 }
 
 /* ---- what is left of them ---------------------------------------------------------------------------------------- */
@@ -204,6 +233,8 @@ static void tidy(struct guard *guard) {
 
 static bool step(struct guard *guard) {
         guard->wakeup = USEC_FOREVER;
+        if (guard->phase == PHASE_STRIKING)
+                step_striking(guard);
         if (guard->phase == PHASE_WATCHING && owner_is_gone(guard) && !guard->bye)
                 begin_terminate(guard, guard->death_grace_usec);
         if (guard->phase == PHASE_WATCHING)
@@ -222,10 +253,6 @@ static bool step(struct guard *guard) {
         if (owner_is_gone(guard)) {
                 tidy(guard);
                 return true;
-        }
-        if (guard->kills_once) {
-                watch_again(guard);
-                return guard->bye;
         }
         /* A birth that was under way when the owner began its teardown may still bring a member. */
         return guard->leaving || guard->bye;
@@ -304,7 +331,8 @@ static void take_directory(struct guard *guard, const struct gate_message *messa
 }
 
 static void tear_down(struct guard *guard) {
-        guard->kills_once = false;
+        if (guard->phase == PHASE_STRIKING)
+                watch_again(guard);
         if (guard->phase == PHASE_WATCHING)
                 begin_terminate(guard, guard->grace_usec);
 }
@@ -314,9 +342,9 @@ static void hear_word(struct guard *guard, const struct gate_message *message, i
                 guard->bye = true;
         else if (message->type == GATE_TEARDOWN)
                 tear_down(guard);
-        else if (message->type == GATE_KILL && guard->phase == PHASE_WATCHING) {
-                guard->kills_once = true;
-                begin_kill(guard);
+        else if (message->type == GATE_KILL && guard->phase <= PHASE_STRIKING) {
+                watch_again(guard); /* those that have come since, too */
+                strike(guard);
         } else if (message->type == GATE_TREES || message->type == GATE_HOLD)
                 take_directory(guard, message, fd, text);
         else if (message->type == GATE_DROP)
@@ -353,7 +381,7 @@ static void wait_for_news(struct guard *guard) {
                 { .fd = guard->socket, .events = POLLIN },
                 { .fd = guard->owner_pidfd, .events = POLLIN },
                 { .fd = guard->signals, .events = POLLIN },
-                { .fd = guard->phase == PHASE_WATCHING ? -1 : guard->events_fd, .events = POLLPRI },
+                { .fd = guard->phase <= PHASE_STRIKING ? -1 : guard->events_fd, .events = POLLPRI },
         };
         uint64_t now = now_usec(), wait = guard->wakeup > now ? guard->wakeup - now : 0;
         struct timespec timeout = {
